@@ -1,0 +1,61 @@
+# make demo            translate a document with the model in hub_cards/ (FILE=letter.txt for your own text)
+# make test            lint, formatting, types and tests: whether a change is ready
+# make slow            the tests that take minutes, learning included
+# make benchmark       time and memory
+# make format          rewrite the files as `make test` wants them
+#
+# The first call makes a virtual environment in $(VENV) with everything in it; the later ones reuse it.
+
+PYTHON ?= python3
+VENV ?= .venv
+FILE ?=
+# pip takes the build for CPUs where one of its sources has it: "+cpu" ranks above the plain release. Elsewhere the
+# plain release may be one for CUDA, of some gigabytes. Any requirement that pip understands can stand here.
+TORCH_SPEC ?= torch==2.13.0
+
+BIN := $(VENV)/bin
+CODE := modeling_docmt training hub_cards tests
+RUFF_RULES := --line-length 119 --target-version py311 --extend-exclude "hub_cards/docmt-*"
+
+# small models gain nothing from threads, and two test processes must not fight over the cores
+export OMP_NUM_THREADS ?= 1
+export TOKENIZERS_PARALLELISM ?= false
+
+.DEFAULT_GOAL := test
+.PHONY: demo test lint format types pytest slow benchmark
+
+demo: $(VENV)/.ready-to-run
+	$(BIN)/python -m training.demo $(if $(FILE),--file "$(FILE)")
+
+test: lint types pytest
+
+lint: $(VENV)/.ready-to-test
+	$(BIN)/ruff check --select E,F,I,UP,B,W $(RUFF_RULES) --config "lint.isort.lines-after-imports=2" $(CODE)
+	$(BIN)/ruff format --check $(RUFF_RULES) $(CODE)
+
+format: $(VENV)/.ready-to-test
+	$(BIN)/ruff check --fix --select E,F,I,UP,B,W $(RUFF_RULES) --config "lint.isort.lines-after-imports=2" $(CODE)
+	$(BIN)/ruff format $(RUFF_RULES) $(CODE)
+
+types: $(VENV)/.ready-to-test
+	$(BIN)/mypy
+
+pytest: $(VENV)/.ready-to-test
+	$(BIN)/python -m pytest -n 2 --dist loadfile -q
+
+slow: $(VENV)/.ready-to-test
+	$(BIN)/python -m pytest -m "slow or learning"
+
+benchmark: $(VENV)/.ready-to-test
+	$(BIN)/python -m pytest -m benchmark -s
+
+$(VENV)/.ready-to-run: setup.cfg pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.11")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet "$(TORCH_SPEC)"
+	$(BIN)/python -m pip install --quiet --editable .
+	touch $@
+
+$(VENV)/.ready-to-test: $(VENV)/.ready-to-run
+	$(BIN)/python -m pip install --quiet --editable ".[dev]"
+	touch $@
