@@ -73,12 +73,13 @@ def make_model(tokenizer) -> Callable:
             "init_std": 0.2,
             "pad_token_id": tokenizer.pad_token_id,
             "eos_token_id": tokenizer.eos_token_id,
-            "decoder_start_token_id": tokenizer.pad_token_id,
+            "bos_token_id": tokenizer.bos_token_id,
+            "decoder_start_token_id": tokenizer.bos_token_id,
             "sep_token_id": tokenizer.sep_token_id,
             "bod_token_id": tokenizer.bod_token_id,
             "sos_token_id": tokenizer.sos_token_id,
             "mask_token_id": tokenizer.mask_token_id,
-            "first_separator_token_id": tokenizer.convert_tokens_to_ids("<sep1>"),
+            "first_separator_token_id": tokenizer.first_separator_token_id,
             **config_changes,
         }
         config = DocMTConfig.from_system(system, **settings)
