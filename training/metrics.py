@@ -77,7 +77,7 @@ def build_metric(measure: str, target_lang: str | None = None) -> BLEU | CHRF | 
 
 def signature(metric: BLEU | CHRF | TER) -> str:
     """Return the signature of a metric with its name in front: `BLEU|nrefs:1|case:mixed|eff:no|tok:13a|…`."""
-    name = f"chrF{metric.beta}" if isinstance(metric, CHRF) else metric.name
+    name = f"chrF{metric.beta}" if isinstance(metric, CHRF) else type(metric).__name__
     return f"{name}|{metric.get_signature()}"
 
 
@@ -109,8 +109,8 @@ def check_counts(hypotheses: Documents, references: Documents, names: Sequence[s
             name = repr(names[index]) if names is not None else str(index)
             raise ValueError(
                 f"document {name} has {len(hypothesis)} hypothesis sentences and {len(reference)} reference "
-                "sentences, but sentence i is scored against sentence i. Translate it sentence by sentence, or repair its "
-                "alignment first."
+                "sentences, but sentence i is scored against sentence i. Translate it sentence by sentence, or repair "
+                "its alignment first."
             )
     if not any(len(reference) for reference in references):
         raise ValueError("there is nothing to score: the references hold no sentence.")
