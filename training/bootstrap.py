@@ -60,7 +60,7 @@ def _bleu(sums: np.ndarray) -> np.ndarray:
     misses = (matches == 0) & (totals > 0)
     smoothed = np.where(misses, 0.5 ** np.cumsum(misses, axis=1), matches)
     # a hypothesis without n-grams of some order scores 0, as does one without any match
-    defined = (totals > 0).all(axis=1) & (matches > 0).any(axis=1)
+    defined = np.all(totals > 0, axis=1) & np.any(matches > 0, axis=1)  # (R,)
     precisions = np.where(defined[:, None], smoothed / np.maximum(totals, 1), 1.0)
     brevity = np.exp(np.minimum(0.0, 1 - reference_length / np.maximum(hypothesis_length, 1)))
     return np.where(defined, 100 * brevity * np.exp(np.log(precisions).mean(axis=1)), 0.0)
