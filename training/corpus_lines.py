@@ -42,7 +42,11 @@ def read_lines(path: str | Path, encoding: str = "utf-8") -> Iterator[tuple[int,
     Raises:
         `ValueError`: naming file and line, if the bytes are not text in `encoding` or the gzip data is damaged.
     """
-    if "\n".encode(encoding) != b"\n":
+    try:
+        line_feed = "\n".encode(encoding)
+    except LookupError as error:
+        raise ValueError(f"`encoding` must be one that Python knows, got {encoding!r}.") from error
+    if line_feed != b"\n":
         raise ValueError(
             f"`encoding` must be one that writes a line feed as one byte, got {encoding!r}. Convert the file first: "
             f"`iconv -f {encoding} -t utf-8 {path}`."

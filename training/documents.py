@@ -3,8 +3,9 @@ Documents as records, the one form of data that training, translation and evalua
 
     {"id": "ted-1742", "src_lang": "en", "tgt_lang": "de", "src": ["One.", "Two."], "tgt": ["Eins.", "Zwei."]}
 
-Sentence i of `tgt` translates sentence i of `src`. `tgt` is missing in documents that are only to be translated. Further
-keys are kept; `para`, `score` (lists) and `alt` (lists by name: further references) have one entry for each sentence.
+Sentence i of `tgt` translates sentence i of `src`. `tgt` is missing in documents that are only to be translated.
+Further keys are kept; `para`, `score` (lists) and `alt` (lists by name: further references) have one entry for each
+sentence.
 """
 
 import gzip
@@ -255,7 +256,7 @@ def load_corpus(
         `ValueError`: as in `read_documents`.
     """
     files = [str(path) for path in _as_paths(paths)]
-    options = {
+    options: dict[str, Any] = {
         "source_column": source_column,
         "target_column": target_column,
         "id_column": id_column,
