@@ -1,0 +1,275 @@
+"""A converted Marian model must be the same model: logits, greedy and beam-search translations, after saving too."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import sentencepiece
+import torch
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, MarianConfig, MarianMTModel, MarianTokenizer
+
+from modeling_docmt import DocMTForConditionalGeneration, DocumentTranslationPipeline
+from modeling_docmt.convert_marian import (
+    DOCUMENT_TOKENS,
+    convert_generation_config,
+    convert_marian,
+    convert_marian_tokenizer,
+)
+from modeling_docmt.documents_docmt import decode_documents, encode_documents
+from modeling_docmt.formatting_docmt import neutral_to_sentences, sentences_to_neutral
+
+
+VOCAB_SIZE = 97
+LONGEST = 24
+# OPUS-MT as it is (swish, scaled embeddings, one end token at 0, padding last) in small, and what else a config can say
+SHAPES = {
+    "opus": {"encoder_layers": 2, "decoder_layers": 2, "activation_function": "swish", "scale_embedding": True},
+    "deep encoder, gelu, unscaled": {
+        **{"encoder_layers": 3, "decoder_layers": 1, "activation_function": "gelu", "scale_embedding": False},
+        **{"encoder_attention_heads": 2, "decoder_attention_heads": 8, "encoder_ffn_dim": 24, "decoder_ffn_dim": 72},
+    },
+    "wide, relu, three tables": {
+        **{"encoder_layers": 1, "decoder_layers": 2, "activation_function": "relu", "scale_embedding": True},
+        **{"d_model": 48, "tie_word_embeddings": False},
+    },
+    "ids elsewhere": {
+        **{"encoder_layers": 1, "decoder_layers": 1, "activation_function": "swish", "scale_embedding": True},
+        **{"pad_token_id": 3, "decoder_start_token_id": 5, "eos_token_id": 11, "forced_eos_token_id": 11},
+    },
+}
+
+
+def random_marian(vocab_size: int = VOCAB_SIZE, seed: int = 0, **changes) -> MarianMTModel:
+    settings = {
+        **{"vocab_size": vocab_size, "d_model": 32, "encoder_attention_heads": 4, "decoder_attention_heads": 4},
+        **{"encoder_ffn_dim": 48, "decoder_ffn_dim": 48, "max_position_embeddings": 128, "init_std": 0.15},
+        **{"pad_token_id": vocab_size - 1, "decoder_start_token_id": vocab_size - 1},
+        **{"eos_token_id": 0, "forced_eos_token_id": 0, **changes},
+    }
+    torch.manual_seed(seed)
+    model = MarianMTModel(MarianConfig(**settings)).eval()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name.endswith("bias"):
+                parameter.normal_(std=0.1)
+        model.final_logits_bias.normal_(std=0.5)
+        # ends come now and then, so that hypotheses differ in length
+        model.final_logits_bias[0, model.config.eos_token_id] = 2.0
+    model.generation_config.update(
+        **{"max_length": LONGEST, "bad_words_ids": [[model.config.pad_token_id]], "bos_token_id": 0, "num_beams": 2}
+    )
+    return model
+
+
+def random_sentences(config: MarianConfig, lengths: list[int]) -> list[list[int]]:
+    special = {config.pad_token_id, config.eos_token_id, config.decoder_start_token_id}
+    words = torch.tensor([token for token in range(config.vocab_size) if token not in special])
+    return [words[torch.randint(len(words), (length,))].tolist() for length in lengths]
+
+
+def pad(rows: list[list[int]], pad_token_id: int) -> dict[str, torch.Tensor]:
+    longest = max(map(len, rows))
+    ids = torch.tensor([row + [pad_token_id] * (longest - len(row)) for row in rows])
+    mask = torch.tensor([[1] * len(row) + [0] * (longest - len(row)) for row in rows])
+    return {"input_ids": ids, "attention_mask": mask}
+
+
+def marian_translations(marian: MarianMTModel, sentences: list[list[int]], **options) -> list[list[int]]:
+    """Translations without decoder start, end and padding."""
+    config = marian.config
+    batch = pad([[*sentence, config.eos_token_id] for sentence in sentences], config.pad_token_id)
+    rows = marian.generate(**batch, **options)[:, 1:].tolist()
+    return [row[: row.index(config.eos_token_id)] if config.eos_token_id in row else row for row in rows]
+
+
+@pytest.fixture(params=SHAPES.values(), ids=SHAPES.keys())
+def marian(request) -> MarianMTModel:
+    return random_marian(**request.param)
+
+
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+def test_logits_of_a_padded_batch_equal_those_of_marian(marian, attention):
+    model = convert_marian(marian)
+    model.set_attn_implementation(attention)
+    config = marian.config
+    source = pad(random_sentences(config, [1, 7, 13]), config.pad_token_id)
+    decoder_input_ids = torch.randint(VOCAB_SIZE, (3, 9))
+    with torch.no_grad():
+        expected = marian(**source, decoder_input_ids=decoder_input_ids).logits
+        logits = model(**source, decoder_input_ids=decoder_input_ids).logits
+    torch.testing.assert_close(logits[..., :VOCAB_SIZE], expected, atol=1e-5, rtol=0)
+    probability_of_appended_tokens = logits.softmax(dim=-1)[..., VOCAB_SIZE:].sum(dim=-1)
+    assert probability_of_appended_tokens.max() < 1e-12
+
+
+@pytest.mark.parametrize("num_beams", [1, 4])
+def test_stock_decoding_gives_the_same_ids(marian, num_beams):
+    model = convert_marian(marian)
+    sentences = random_sentences(marian.config, [1, 5, 12, 3, 20])
+    batch = pad([[*s, marian.config.eos_token_id] for s in sentences], marian.config.pad_token_id)
+    expected = marian.generate(**batch, num_beams=num_beams)
+    # a document would end at a forced end, so the converted model has none of its own
+    translations = model.generate(
+        **batch, num_beams=num_beams, decoding=None, forced_eos_token_id=marian.config.eos_token_id
+    )
+    assert translations.tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("num_beams", [1, 4])
+def test_sentences_of_documents_are_translated_as_marian_translates_them(marian, num_beams):
+    model = convert_marian(marian)
+    documents = [random_sentences(marian.config, lengths) for lengths in ([4, 1, 9], [6], [2, 15])]
+    expected = [marian_translations(marian, document, num_beams=num_beams) for document in documents]
+    neutral = [sentences_to_neutral(document, model.config) for document in documents]
+    batch = pad(neutral, marian.config.pad_token_id)
+    sequences = model.generate(**batch, num_beams=num_beams, decoding="sentence")
+    assert [neutral_to_sentences(row, model.config) for row in sequences.tolist()] == expected
+
+
+def test_default_decoding_is_that_of_the_marian_checkpoint(marian):
+    model = convert_marian(marian)
+    (sentence,) = random_sentences(marian.config, [8])
+    batch = pad([sentences_to_neutral([sentence], model.config)], marian.config.pad_token_id)
+    sequence = model.generate(**batch)[0].tolist()
+    assert neutral_to_sentences(sequence, model.config) == marian_translations(marian, [sentence])
+
+
+def test_saved_model_gives_the_same_logits(marian, tmp_path):
+    model = convert_marian(marian)
+    model.save_pretrained(tmp_path)
+    loaded = DocMTForConditionalGeneration.from_pretrained(tmp_path)
+    source = pad(random_sentences(marian.config, [3, 6]), marian.config.pad_token_id)
+    decoder_input_ids = torch.randint(VOCAB_SIZE, (2, 5))
+    with torch.no_grad():
+        expected = model(**source, decoder_input_ids=decoder_input_ids).logits
+        logits = loaded(**source, decoder_input_ids=decoder_input_ids).logits
+    assert torch.equal(logits, expected)
+    assert loaded.generation_config.bad_words_ids == [[marian.config.pad_token_id]]
+
+
+def test_other_systems_can_learn_the_separators():
+    marian = random_marian(**SHAPES["opus"])
+    model = convert_marian(marian, system="concat-adj", context_sentences=3)
+    assert (model.config.sequence_format, model.config.context_sentences) == ("context_window", 3)
+    assert model.final_logits_bias[0, model.config.sep_token_id] == 0
+    source = torch.tensor([[5, 6, model.config.sep_token_id, 7, 0]])
+    loss = model(input_ids=source, labels=source).loss
+    loss.backward()
+    assert model.get_input_embeddings().weight.grad[model.config.sep_token_id].abs().sum() > 0
+
+
+def test_conversion_leaves_the_marian_model_as_it_was():
+    marian = random_marian(**SHAPES["opus"])
+    before = {name: weight.clone() for name, weight in marian.state_dict().items()}
+    model = convert_marian(marian)
+    with torch.no_grad():
+        model.get_input_embeddings().weight.zero_()
+    assert marian.config.vocab_size == VOCAB_SIZE
+    assert marian.generation_config.forced_eos_token_id == 0
+    assert all(torch.equal(weight, before[name]) for name, weight in marian.state_dict().items())
+
+
+def test_decoding_options_are_carried_over():
+    marian = random_marian(**SHAPES["opus"])
+    marian.generation_config.update(num_beams=6, length_penalty=0.7)
+    options = convert_generation_config(marian.generation_config)
+    assert (options.num_beams, options.length_penalty, options.max_length) == (6, 0.7, LONGEST)
+    assert options.max_sentence_tokens == LONGEST - 1
+    assert options.forced_eos_token_id is None
+
+
+def test_separate_vocabularies_are_refused_with_the_reason():
+    marian = random_marian(share_encoder_decoder_embeddings=False, decoder_vocab_size=120, tie_word_embeddings=False)
+    with pytest.raises(ValueError, match="share_encoder_decoder_embeddings=False.*decoder_vocab_size=120"):
+        convert_marian(marian)
+
+
+@pytest.mark.parametrize("switch", [{"normalize_before": True}, {"normalize_embedding": True}])
+def test_options_that_marian_models_ignore_are_refused(switch):
+    with pytest.raises(ValueError, match=next(iter(switch))):
+        convert_marian(random_marian(**SHAPES["opus"], **switch))
+
+
+# the way of a user: a checkpoint folder with two sentencepiece models in, a DocMT folder out
+
+
+@pytest.fixture(scope="module")
+def opus_folder(tmp_path_factory, toy_documents) -> Path:
+    """A checkpoint like those of OPUS-MT: two sentencepiece models, one vocabulary, random weights."""
+    folder = tmp_path_factory.mktemp("opus-mt-en-de")
+    pieces: dict[str, None] = {}
+    for side, name in (("src", "source"), ("tgt", "target")):
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter([s for record in toy_documents for s in record[side]]),
+            model_prefix=str(folder / name),
+            **{"vocab_size": 160, "character_coverage": 1.0, "hard_vocab_limit": False, "minloglevel": 2},
+        )
+        (folder / f"{name}.model").rename(folder / f"{name}.spm")
+        model = sentencepiece.SentencePieceProcessor(model_file=str(folder / f"{name}.spm"))
+        pieces |= dict.fromkeys(model.id_to_piece(i) for i in range(len(model)) if not model.is_control(i))
+    pieces.pop("<unk>")
+    vocabulary = {piece: index for index, piece in enumerate(["</s>", "<unk>", *pieces, "<pad>"])}
+    (folder / "vocab.json").write_text(json.dumps(vocabulary), encoding="utf-8")
+    tokenizer = MarianTokenizer(
+        *(str(folder / name) for name in ("source.spm", "target.spm", "vocab.json")),
+        **{"source_lang": "en", "target_lang": "de"},
+    )
+    tokenizer.save_pretrained(folder)
+    random_marian(vocab_size=len(vocabulary), **SHAPES["opus"]).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def converted_folder(opus_folder, tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("converted")
+    command = [sys.executable, "-m", "modeling_docmt.convert_marian", str(opus_folder), str(folder)]
+    subprocess.run(command, check=True, cwd=Path(__file__).parent.parent, capture_output=True)
+    return folder
+
+
+def test_documents_pass_through_the_tokenizer_of_a_checkpoint(converted_folder, toy_documents):
+    tokenizer = AutoTokenizer.from_pretrained(converted_folder)
+    config = AutoModelForSeq2SeqLM.from_pretrained(converted_folder).config
+    assert tokenizer.convert_tokens_to_ids(list(DOCUMENT_TOKENS)) == list(range(config.sep_token_id, len(tokenizer)))
+    assert len(tokenizer) == config.vocab_size
+    assert (config.source_lang, config.target_lang) == ("en", "de")
+    documents = [record["src"] for record in toy_documents if record["id"] in ("lighthouse", "repeated-sentence")]
+    encoded = encode_documents(tokenizer, documents)
+    assert [len(neutral_to_sentences(ids, config)) for ids in encoded] == [len(document) for document in documents]
+    assert decode_documents(tokenizer, encoded) == documents
+
+
+def test_text_never_becomes_a_separator(converted_folder):
+    tokenizer = AutoTokenizer.from_pretrained(converted_folder)
+    ((*ids, end),) = encode_documents(tokenizer, [["a <sep> b </s> <sep12> <mask>"]])
+    assert end == tokenizer.eos_token_id
+    assert not {*tokenizer.convert_tokens_to_ids(list(DOCUMENT_TOKENS)), tokenizer.eos_token_id} & set(ids)
+
+
+def test_pipeline_translates_line_by_line_as_marian_does(opus_folder, converted_folder, toy_documents):
+    marian, marian_tokenizer = MarianMTModel.from_pretrained(opus_folder), MarianTokenizer.from_pretrained(opus_folder)
+    document = next(record["src"] for record in toy_documents if record["id"] == "lighthouse")
+    batch = marian_tokenizer(document, return_tensors="pt", padding=True)
+    rows = marian.generate(**batch, num_beams=4)
+    expected = [marian_tokenizer.decode(row, skip_special_tokens=True) for row in rows]
+
+    pipe = DocumentTranslationPipeline(
+        model=AutoModelForSeq2SeqLM.from_pretrained(converted_folder),
+        tokenizer=AutoTokenizer.from_pretrained(converted_folder),
+    )
+    (result,) = pipe([document], num_beams=4)
+    assert [sentence["translation"] for sentence in result["sentences"]] == expected
+
+
+def test_tokenizer_of_another_model_is_refused(opus_folder):
+    tokenizer = MarianTokenizer.from_pretrained(opus_folder)
+    with pytest.raises(ValueError, match="do not belong together"):
+        convert_marian_tokenizer(tokenizer, len(tokenizer) - 1)
+
+
+def test_rows_without_a_token_keep_their_ids(opus_folder):
+    tokenizer = MarianTokenizer.from_pretrained(opus_folder)
+    vocab_size = len(tokenizer) + 3
+    assert convert_marian_tokenizer(tokenizer, vocab_size).sep_token_id == vocab_size
