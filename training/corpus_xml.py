@@ -59,8 +59,8 @@ def iterate_elements(path: str | Path, tag: str) -> Iterator[tuple[int, ET.Eleme
 
     def refuse_entity(name: str, *_: object) -> None:
         raise ValueError(
-            f"{path}:{parser.CurrentLineNumber}: uses or declares the entity {name!r}, which is not read for safety. Replace "
-            f"it in the text, for example by `xmllint --noent {path}`."
+            f"{path}:{parser.CurrentLineNumber}: uses or declares the entity {name!r}, which is not read for safety. "
+            f"Replace it in the text, for example by `xmllint --noent {path}`."
         )
 
     parser.StartElementHandler, parser.EndElementHandler = start, end
