@@ -157,11 +157,8 @@ class CorpusFilter:
 
 
 def _shares(reasons: Counter[str], total: int) -> dict[str, dict[str, float]]:
-    return {
-        reason: {"count": count, "share": round(count / total, 6)}
-        for reason, count in sorted(reasons.items())
-        if count
-    }
+    counts = sorted((reason, count) for reason, count in reasons.items() if count)
+    return {reason: {"count": count, "share": round(count / total, 6)} for reason, count in counts}
 
 
 def clean_sentence(sentence: str) -> str:

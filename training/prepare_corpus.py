@@ -26,6 +26,7 @@ import os
 import shutil
 import sys
 import tempfile
+from argparse import RawDescriptionHelpFormatter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -139,8 +140,8 @@ class CorpusArguments:
         needs_boundary_files = self.format == "lines" and self.boundaries in BOUNDARIES_WITH_FILE
         if needs_boundary_files != (self.boundary_files is not None):
             raise ValueError(
-                f"`boundary_files` (`--id_file`) goes with `--format lines` and boundaries {BOUNDARIES_WITH_FILE}, got "
-                f"format={self.format!r}, boundaries={self.boundaries!r} and boundary_files={self.boundary_files}."
+                f"`boundary_files` (`--id_file`) goes with `--format lines` and boundaries {BOUNDARIES_WITH_FILE}, "
+                f"got format={self.format!r}, boundaries={self.boundaries!r} and boundary_files={self.boundary_files}."
             )
         for name in ("target_files", "boundary_files"):
             files = getattr(self, name)
@@ -319,14 +320,20 @@ def _write_arrow(folder: Path, cache_dir: Path, *, monolingual: bool) -> None:
 
 
 def _move_into_place(folder: Path, output: Path, replaced: Path) -> None:
-    # mkdtemp makes a folder for its owner alone, but what is inside has the usual rights
     if output.exists():
         os.rename(output, replaced)
-    os.rename(folder, output)
+    try:
+        os.rename(folder, output)
+    except OSError:
+        if replaced.exists():
+            os.rename(replaced, output)
+        raise
 
 
 def main(command: list[str] | None = None) -> None:
-    parser = HfArgumentParser(CorpusArguments, description=__doc__, allow_abbrev=False)
+    parser = HfArgumentParser(
+        CorpusArguments, description=__doc__, formatter_class=RawDescriptionHelpFormatter, allow_abbrev=False
+    )
     try:
         (arguments,) = parser.parse_args_into_dataclasses(args=command)
         info = prepare_corpus(arguments, command)
