@@ -14,7 +14,7 @@ import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import datasets
 import pyarrow.parquet as pq
@@ -377,14 +377,15 @@ def write_documents(path: str | Path, records: Iterable[Record]) -> int:
     count = 0
     try:
         with open(handle, "wb") as file:
-            # name and date in the gzip header would make the bytes differ from run to run
-            packed = gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=file, mtime=0)
-            output = packed if path.suffix == ".gz" else file
+            output: IO[bytes] | gzip.GzipFile = file
+            if path.suffix == ".gz":
+                # name and date in the gzip header would make the bytes differ from run to run
+                output = gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=file, mtime=0)
             for record in records:
                 output.write(json.dumps(record, ensure_ascii=False).encode("utf-8") + b"\n")
                 count += 1
-            if output is packed:
-                packed.close()
+            if output is not file:
+                output.close()
         # mkstemp makes files that only their owner can read
         os.chmod(temporary, 0o666 & ~_umask())
         os.replace(temporary, path)
