@@ -1,0 +1,195 @@
+"""The evaluation command: right numbers with their recipe, wrong files answered before anything is written."""
+
+import gzip
+import json
+
+import pytest
+
+from training.evaluate import EvaluationArguments, evaluate, main, parse_arguments, read_test_set
+from training.hypotheses import read_hypotheses
+from training.metrics import score_documents
+
+
+@pytest.fixture
+def test_set(tmp_path, toy_documents):
+    """The toy documents as a compressed test set."""
+    path = tmp_path / "test.en-de.toy.jsonl.gz"
+    with gzip.open(path, "wt", encoding="utf-8") as file:
+        file.writelines(json.dumps(record) + "\n" for record in toy_documents)
+    return path
+
+
+@pytest.fixture
+def reference_lines(tmp_path, toy_documents):
+    """The reference as plain lines, which is a perfect hypothesis."""
+    path = tmp_path / "perfect.de"
+    lines = [sentence for record in toy_documents for sentence in record["tgt"]]
+    path.write_text("".join(line + "\n" for line in lines), encoding="utf-8", newline="")
+    return path
+
+
+def write_records(path, records):
+    path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+    return path
+
+
+def test_perfect_hypothesis_beats_copying(test_set, reference_lines, tmp_path, capsys, toy_documents):
+    output = tmp_path / "results" / "toy.json"
+    main(
+        ["--hypotheses", str(reference_lines), "--data", str(test_set), "--baseline", "copy", "--output", str(output)]
+    )
+    result = json.loads(output.read_text(encoding="utf-8"))
+    (entry,) = result["test_sets"]
+    assert entry["name"] == "test.en-de.toy"
+    assert entry["documents"] == len(toy_documents)
+    assert entry["sentences"] == sum(len(record["src"]) for record in toy_documents)
+    assert (entry["source_lang"], entry["target_lang"]) == ("en", "de")
+    assert entry["scores"]["s-BLEU"]["score"] == 100
+    assert entry["scores"]["TER"]["score"] == 0
+    copy = entry["baselines"]["copy"]
+    sources, references = ([record[key] for record in toy_documents] for key in ("src", "tgt"))
+    assert copy["scores"] == score_documents(sources, references, "de")
+    assert copy["bootstrap"]["measures"]["s-BLEU"]["interval"][0] > 0
+    table = capsys.readouterr().out
+    assert "s-BLEU less copy" in table
+    assert "100.00" in table
+    assert "BLEU|nrefs:1" in table
+
+
+def test_result_holds_the_recipe_and_no_folder(test_set, reference_lines, tmp_path):
+    output = tmp_path / "toy.json"
+    main(["--hypotheses", str(reference_lines), "--data", str(test_set), "--output", str(output)])
+    text = output.read_text(encoding="utf-8")
+    result = json.loads(text)
+    assert str(tmp_path) not in text
+    assert {"command", "date", "versions", "hardware"} <= set(result)
+    assert len(result["test_sets"][0]["sha256"]) == 64
+    assert list(result["hypotheses"]) == ["perfect.de"]
+    for score in result["test_sets"][0]["scores"].values():
+        assert "version:" in score["signature"]
+
+
+def test_second_system_is_compared_by_name(test_set, reference_lines, tmp_path, toy_documents):
+    worse = [{"id": record["id"], "tgt": ["Die Tür." for _ in record["tgt"]]} for record in toy_documents]
+    arguments = EvaluationArguments(
+        data=[str(test_set)],
+        hypotheses=[str(reference_lines)],
+        baseline="copy",
+        baseline_hypotheses=[str(write_records(tmp_path / "worse.jsonl", worse))],
+        baseline_name="worse",
+        resamples=50,
+    )
+    baselines = evaluate(arguments)["test_sets"][0]["baselines"]
+    assert list(baselines) == ["copy", "worse"]
+    assert baselines["worse"]["bootstrap"]["measures"]["chrF"]["wins"] == 50
+    assert baselines["worse"]["bootstrap"]["resamples"] == 50
+
+
+def test_records_are_matched_by_id_in_any_order(test_set, tmp_path, toy_documents):
+    shuffled = [{"id": record["id"], "tgt": record["tgt"]} for record in reversed(toy_documents)]
+    path = write_records(tmp_path / "hypotheses.jsonl", shuffled)
+    hypotheses = read_hypotheses(path, read_test_set(str(test_set)))
+    assert hypotheses.documents == [record["tgt"] for record in toy_documents]
+
+
+def test_saved_hypotheses_can_be_scored_again(test_set, reference_lines, tmp_path):
+    folder = tmp_path / "saved"
+    arguments = {"data": [str(test_set)], "measures": ["s-BLEU"], "resamples": 0}
+    first = evaluate(EvaluationArguments(hypotheses=[str(reference_lines)], save_hypotheses=str(folder), **arguments))
+    saved = folder / "test.en-de.toy.jsonl"
+    second = evaluate(EvaluationArguments(hypotheses=[str(saved)], **arguments))
+    assert first["test_sets"][0]["scores"] == second["test_sets"][0]["scores"]
+
+
+def test_first_documents_only(test_set, tmp_path, toy_documents):
+    path = write_records(tmp_path / "all.jsonl", toy_documents)
+    arguments = EvaluationArguments(
+        data=[str(test_set)], hypotheses=[str(path)], max_documents=2, measures=["s-BLEU"], resamples=10
+    )
+    result = evaluate(arguments)
+    assert result["max_documents"] == 2
+    assert result["test_sets"][0]["documents"] == 2
+
+
+def test_one_document_has_scores_but_no_bootstrap(test_set, tmp_path, toy_documents):
+    path = write_records(tmp_path / "all.jsonl", toy_documents)
+    arguments = EvaluationArguments(data=[str(test_set)], hypotheses=[str(path)], max_documents=1, baseline="copy")
+    entry = evaluate(arguments)["test_sets"][0]
+    assert "intervals" not in entry
+    assert "bootstrap" not in entry["baselines"]["copy"]
+    assert entry["scores"]["s-BLEU"]["score"] == 100
+
+
+@pytest.mark.parametrize("change", [lambda lines: lines[:-1], lambda lines: [*lines, ""]])
+def test_wrong_number_of_lines_is_named_and_nothing_written(test_set, reference_lines, tmp_path, change):
+    lines = reference_lines.read_text(encoding="utf-8").split("\n")[:-1]
+    changed = change(lines)
+    reference_lines.write_text("".join(line + "\n" for line in changed), encoding="utf-8", newline="")
+    output, folder = tmp_path / "toy.json", tmp_path / "saved"
+    arguments = ["--hypotheses", str(reference_lines), "--data", str(test_set), "--output", str(output)]
+    with pytest.raises(SystemExit, match=f"perfect.de: has {len(changed)} lines, but the test set has {len(lines)}"):
+        main([*arguments, "--save_hypotheses", str(folder)])
+    assert not output.exists()
+    assert not folder.exists()
+
+
+def test_wrong_sentence_count_of_a_record_names_the_document(test_set, tmp_path, toy_documents):
+    records = [{"id": record["id"], "tgt": record["tgt"]} for record in toy_documents]
+    records[0]["tgt"] = [*records[0]["tgt"], "One too many."]
+    path = write_records(tmp_path / "hypotheses.jsonl", records)
+    with pytest.raises(ValueError, match=f"hypotheses.jsonl: document '{records[0]['id']}' has"):
+        read_hypotheses(path, read_test_set(str(test_set)))
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("no json", "hypotheses.jsonl:1: not a translated document"),
+        ('{"id": "a"}', "KeyError: 'tgt'"),
+        ('{"id": "a", "tgt": "text"}', "must be a list of texts"),
+        ('{"id": "a", "tgt": []}\n{"id": "a", "tgt": []}', "hypotheses.jsonl:2: document 'a' is there twice"),
+        ('{"id": "stranger", "tgt": []}', "no translation of document"),
+    ],
+)
+def test_faulty_hypothesis_file_names_the_place(test_set, tmp_path, line, message):
+    path = tmp_path / "hypotheses.jsonl"
+    path.write_text(line + "\n", encoding="utf-8")
+    with pytest.raises(ValueError, match=message):
+        read_hypotheses(path, read_test_set(str(test_set)))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({}, "either `--model` or `--hypotheses`"),
+        ({"model": "m", "hypotheses": ["h"]}, "either `--model` or `--hypotheses`"),
+        ({"hypotheses": ["a", "b"]}, "names 2 files for 1 test sets"),
+        ({"model": "m", "baseline": "source"}, "`--baseline` must be 'copy', got 'source'"),
+        ({"model": "m", "measures": ["BLEU"]}, "got 'BLEU'"),
+        ({"model": "m", "num_beams": 0}, "`--num_beams` must be 1 or more, got 0"),
+        ({"model": "m", "max_documents": 0}, "`--max_documents` must be 1 or more, got 0"),
+        ({"model": "m", "data": ["a/t.jsonl", "b/t.jsonl.gz"]}, "two test sets alike"),
+    ],
+)
+def test_arguments_without_meaning_are_refused(changes, message):
+    with pytest.raises(ValueError, match=message):
+        EvaluationArguments(**{"data": ["test.jsonl"], **changes})
+
+
+def test_mixed_target_languages_are_refused(tmp_path, toy_documents):
+    records = [{**record, "tgt_lang": "de" if index else "fr"} for index, record in enumerate(toy_documents)]
+    path = write_records(tmp_path / "mixed.jsonl", records)
+    with pytest.raises(ValueError, match="holds documents in de, fr"):
+        evaluate(EvaluationArguments(data=[str(path)], hypotheses=[str(path)]))
+
+
+def test_shortened_options_are_not_guessed(test_set, reference_lines):
+    with pytest.raises((SystemExit, ValueError)):
+        parse_arguments(["--hypo", str(reference_lines), "--data", str(test_set)])
+
+
+def test_options_can_stand_in_a_yaml_file(tmp_path):
+    path = tmp_path / "evaluate.yaml"
+    path.write_text("data: [test.jsonl]\nmodel: outputs/m\nnum_beams: 1\n", encoding="utf-8")
+    parsed = parse_arguments([str(path)])
+    assert (parsed.data, parsed.model, parsed.num_beams) == (["test.jsonl"], "outputs/m", 1)

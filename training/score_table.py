@@ -1,0 +1,52 @@
+"""The scores of a result file as a table for people."""
+
+from typing import Any
+
+
+def score_table(result: dict[str, Any]) -> str:
+    """
+    Lay out a result for reading: a row for each system, and beneath it how sure the difference is.
+
+    Args:
+        result (`dict`):
+            The content of a result file.
+
+    Returns:
+        `str`: lines without trailing blanks; a `*` marks an interval clear of zero.
+    """
+    names = [result["name"]] + [name for test_set in result["test_sets"] for name in test_set["baselines"]]
+    width = max(map(len, names)) + 2
+    lines = []
+    for test_set in result["test_sets"]:
+        lines.append(f"{test_set['name']}: {test_set['documents']} documents, {test_set['sentences']} sentences")
+        measures = list(test_set["scores"])
+        lines.append(" " * (width + 2) + "".join(f"{measure:>10}" for measure in measures))
+        lines.append(_score_row(result["name"], test_set["scores"], width))
+        for name, baseline in test_set["baselines"].items():
+            lines.append(_score_row(name, baseline["scores"], width))
+        for name, baseline in test_set["baselines"].items():
+            lines += _difference_rows(name, baseline)
+        if test_set.get("status"):
+            lines.append("  status: " + ", ".join(f"{status} {count}" for status, count in test_set["status"].items()))
+        if "target_tokens_per_second" in test_set:
+            speed = test_set["target_tokens_per_second"]
+            lines.append(f"  {test_set['seconds']:.1f} s, {speed:.0f} target tokens a second")
+        lines.append("")
+    signatures: dict[str, str] = {}
+    for test_set in result["test_sets"]:
+        signatures |= {measure: score["signature"] for measure, score in test_set["scores"].items()}
+    return "\n".join(lines + [f"{measure}: {signature}" for measure, signature in signatures.items()])
+
+
+def _score_row(name: str, scores: dict[str, dict[str, Any]], width: int) -> str:
+    return f"  {name:<{width}}" + "".join(f"{score['score']:>10.2f}" for score in scores.values())
+
+
+def _difference_rows(name: str, baseline: dict[str, Any]) -> list[str]:
+    rows = []
+    for measure, found in baseline.get("bootstrap", {}).get("measures", {}).items():
+        low, high = found["interval"]
+        mark = " *" if low > 0 or high < 0 else ""
+        interval = f"[{low:+.2f}, {high:+.2f}], p = {found['p_value']:.3f}{mark}"
+        rows.append(f"  {measure} less {name}: {found['difference']:+.2f} {interval}")
+    return rows
