@@ -3,21 +3,21 @@ Turn a Marian checkpoint, such as those of OPUS-MT, into a DocMT model with the 
 
     python -m modeling_docmt.convert_marian Helsinki-NLP/opus-mt-en-de opus-mt-en-de-docmt
 
-Input: a folder or Hub id of a `MarianMTModel` with its tokenizer. Output: a folder that `AutoModelForSeq2SeqLM`,
-`AutoTokenizer` and `pipeline("translation")` load with `trust_remote_code=True`. With `--system concat-adj` or another
-system, the same weights are the start of fine-tuning on documents.
+Input: a folder or Hub id of a `MarianMTModel` with its tokenizer, Marian's or one of ours. Output: a folder that
+`AutoModelForSeq2SeqLM`, `AutoTokenizer` and `pipeline("translation")` load with `trust_remote_code=True`. With
+`--system concat-adj` or another system, the same weights are the start of fine-tuning on documents.
 """
 
 import argparse
 from pathlib import Path
 
 import torch
-from transformers import GenerationConfig, MarianConfig, MarianMTModel, MarianTokenizer
+from transformers import GenerationConfig, MarianConfig, MarianMTModel, MarianTokenizer, PreTrainedTokenizerBase
 from transformers.utils import logging
 
 from .configuration_docmt import SYSTEMS, DocMTConfig
 from .modeling_docmt import DocMTForConditionalGeneration
-from .tokenization_docmt import NUM_INDEXED_SEPARATORS, SPECIAL_TOKENS
+from .tokenization_docmt import NUM_INDEXED_SEPARATORS, SPECIAL_TOKENS, DocMTTokenizer
 
 
 logger = logging.get_logger(__name__)
@@ -43,13 +43,17 @@ _FIXED_FIELDS = {
     "add_final_layer_norm": False,
     "static_position_embeddings": True,
 }
-# a logit this far below the average one is a probability of zero in float32, so that the appended tokens change neither
-# the translations nor their scores; and yet it stays small in a sum over the vocabulary, as label smoothing takes it
+# a logit this far below the average one is a probability of zero in float32, so that the appended tokens change
+# neither the translations nor their scores; and it is small enough for the sums that label smoothing takes
 _UNUSED_LOGIT_BIAS = -100.0
 
 
 def convert_marian(
-    source: str | Path | MarianMTModel, *, system: str = "sentence-level", **config_changes
+    source: str | Path | MarianMTModel,
+    *,
+    system: str = "sentence-level",
+    tokenizer: PreTrainedTokenizerBase | None = None,
+    **config_changes,
 ) -> DocMTForConditionalGeneration:
     """
     Build a DocMT model from a Marian one.
@@ -63,6 +67,9 @@ def convert_marian(
             Folder or Hub id of a checkpoint, or the model itself.
         system (`str`, *optional*, defaults to `"sentence-level"`):
             Row of `SYSTEMS`. The others are a start for fine-tuning on documents: their `<sep>` has to be learned.
+        tokenizer (`PreTrainedTokenizerBase`, *optional*):
+            Needed for a Marian model that was trained with a tokenizer of ours, whose vocabulary has `<sep>` and the
+            others already: their ids are taken from it, and nothing is appended.
         config_changes:
             Fields of [`DocMTConfig`] to set, such as `context_sentences=3`.
 
@@ -76,7 +83,7 @@ def convert_marian(
     """
     marian = source if isinstance(source, MarianMTModel) else MarianMTModel.from_pretrained(source)
     _check_supported(marian)
-    config = convert_config(marian.config, system=system, **config_changes)
+    config = convert_config(marian.config, system=system, tokenizer=tokenizer, **config_changes)
     model = DocMTForConditionalGeneration(config).to(marian.dtype)
     new_weights = model.load_state_dict(_convert_weights(marian, config), strict=False).missing_keys
     if new_weights:
@@ -85,23 +92,36 @@ def convert_marian(
     return model.eval()
 
 
-def convert_config(marian_config: MarianConfig, *, system: str = "sentence-level", **config_changes) -> DocMTConfig:
+def convert_config(
+    marian_config: MarianConfig,
+    *,
+    system: str = "sentence-level",
+    tokenizer: PreTrainedTokenizerBase | None = None,
+    **config_changes,
+) -> DocMTConfig:
     """
     Build the configuration of a converted model.
 
     Args:
         marian_config (`MarianConfig`): Configuration of the Marian model; left as it is.
         system (`str`, *optional*, defaults to `"sentence-level"`): Row of `SYSTEMS`.
+        tokenizer (`PreTrainedTokenizerBase`, *optional*): See [`convert_marian`].
         config_changes: Fields of [`DocMTConfig`] to set.
     """
-    first_id = marian_config.vocab_size
-    ids = {token: first_id + index for index, token in enumerate(DOCUMENT_TOKENS)}
+    vocab_size = marian_config.vocab_size
+    if tokenizer is not None and has_document_tokens(tokenizer, vocab_size):
+        ids = {token: tokenizer.convert_tokens_to_ids(token) for token in DOCUMENT_TOKENS}
+        bos_token_id = tokenizer.bos_token_id
+    else:
+        ids = {token: vocab_size + index for index, token in enumerate(DOCUMENT_TOKENS)}
+        vocab_size += len(DOCUMENT_TOKENS)
+        # Marian starts from padding; what checkpoints call bos is never used, and often another token's id
+        bos_token_id = None
     fields = {name: getattr(marian_config, name) for name in _SAME_FIELDS}
     fields |= {
-        "vocab_size": first_id + len(DOCUMENT_TOKENS),
+        "vocab_size": vocab_size,
         "use_final_logits_bias": True,
-        # Marian starts from padding; what checkpoints call bos is never used, and often another token's id
-        "bos_token_id": None,
+        "bos_token_id": bos_token_id,
         "sep_token_id": ids["<sep>"],
         "bod_token_id": ids["<bod>"],
         "sos_token_id": ids["<sos>"],
@@ -112,6 +132,12 @@ def convert_config(marian_config: MarianConfig, *, system: str = "sentence-level
         "max_part_tokens": marian_config.max_position_embeddings,
     }
     return DocMTConfig.from_system(system, **{**fields, **config_changes})
+
+
+def has_document_tokens(tokenizer: PreTrainedTokenizerBase, vocab_size: int) -> bool:
+    """Whether the tokens that join sentences are in a tokenizer, at ids below `vocab_size`, that of its model."""
+    ids = tokenizer.convert_tokens_to_ids(list(DOCUMENT_TOKENS))
+    return tokenizer.unk_token_id not in ids and all(index is not None and index < vocab_size for index in ids)
 
 
 def convert_generation_config(marian_generation_config: GenerationConfig) -> GenerationConfig:
@@ -164,8 +190,8 @@ def convert_marian_tokenizer(tokenizer: MarianTokenizer, vocab_size: int) -> Mar
 
 
 _SEPARATE_VOCABULARIES = (
-    "{}, but a DocMT model has one vocabulary for source, target and output: sentences of both sides are joined by the "
-    "same tokens. Convert a checkpoint with a joint vocabulary."
+    "{}, but a DocMT model has one vocabulary for source, target and output: sentences of both sides are joined by "
+    "the same tokens. Convert a checkpoint with a joint vocabulary."
 )
 
 
@@ -207,18 +233,26 @@ def _append_mean_rows(rows: torch.Tensor, size: int) -> torch.Tensor:
 def main(argv: list[str] | None = None) -> None:
     """Convert and save a checkpoint, see the module's docstring."""
     arguments = _parse_arguments(argv)
-    tokenizer = MarianTokenizer.from_pretrained(arguments.source)
+    tokenizer = _load_tokenizer(arguments.source)
     marian = MarianMTModel.from_pretrained(arguments.source)
     changes = {
-        "source_lang": arguments.source_lang or tokenizer.source_lang,
-        "target_lang": arguments.target_lang or tokenizer.target_lang,
+        "source_lang": arguments.source_lang or tokenizer.init_kwargs.get("source_lang"),
+        "target_lang": arguments.target_lang or tokenizer.init_kwargs.get("target_lang"),
         "context_sentences": arguments.context_sentences,
     }
     changes = {name: value for name, value in changes.items() if value is not None}
-    model = convert_marian(marian, system=arguments.system, **changes)
-    convert_marian_tokenizer(tokenizer, marian.config.vocab_size).save_pretrained(arguments.target)
+    model = convert_marian(marian, system=arguments.system, tokenizer=tokenizer, **changes)
+    if not has_document_tokens(tokenizer, marian.config.vocab_size):
+        convert_marian_tokenizer(tokenizer, marian.config.vocab_size)
+    tokenizer.save_pretrained(arguments.target)
     model.save_pretrained(arguments.target)
     print(f"{arguments.system}: {model.num_parameters():,} parameters -> {arguments.target}")
+
+
+def _load_tokenizer(source: str) -> PreTrainedTokenizerBase:
+    """Marian's own tokenizer, or ours in the folder of a Marian model that was trained with it."""
+    is_ours = (Path(source) / "tokenizer.json").exists() and not (Path(source) / "source.spm").exists()
+    return DocMTTokenizer.from_pretrained(source) if is_ours else MarianTokenizer.from_pretrained(source)
 
 
 def _parse_arguments(argv: list[str] | None) -> argparse.Namespace:

@@ -16,6 +16,7 @@ from modeling_docmt.convert_marian import (
     convert_generation_config,
     convert_marian,
     convert_marian_tokenizer,
+    main,
 )
 from modeling_docmt.documents_docmt import decode_documents, encode_documents
 from modeling_docmt.formatting_docmt import neutral_to_sentences, sentences_to_neutral
@@ -273,3 +274,20 @@ def test_rows_without_a_token_keep_their_ids(opus_folder):
     tokenizer = MarianTokenizer.from_pretrained(opus_folder)
     vocab_size = len(tokenizer) + 3
     assert convert_marian_tokenizer(tokenizer, vocab_size).sep_token_id == vocab_size
+
+
+def test_marian_models_trained_with_our_tokenizer_keep_its_ids(tokenizer, tmp_path):
+    ids = {name: getattr(tokenizer, name) for name in ("pad_token_id", "eos_token_id")}
+    marian = random_marian(len(tokenizer), **SHAPES["opus"], **ids, decoder_start_token_id=tokenizer.bos_token_id)
+    marian.save_pretrained(tmp_path / "marian")
+    tokenizer.save_pretrained(tmp_path / "marian")
+    main([str(tmp_path / "marian"), str(tmp_path / "docmt"), "--source_lang", "en", "--target_lang", "de"])
+
+    model = DocMTForConditionalGeneration.from_pretrained(tmp_path / "docmt")
+    assert (model.config.sep_token_id, model.config.vocab_size) == (tokenizer.sep_token_id, len(tokenizer))
+    source = tokenizer(["Run!", "The door is open."], return_tensors="pt", padding=True)
+    decoder_input_ids = torch.tensor([[tokenizer.bos_token_id, 300, 301]] * 2)
+    with torch.no_grad():
+        expected = marian(**source, decoder_input_ids=decoder_input_ids).logits
+        logits = model(**source, decoder_input_ids=decoder_input_ids).logits
+    torch.testing.assert_close(logits, expected, atol=1e-5, rtol=0)
