@@ -24,7 +24,7 @@ from modeling_docmt.formatting_docmt import neutral_to_sentences, sentences_to_n
 
 VOCAB_SIZE = 97
 LONGEST = 24
-# OPUS-MT as it is (swish, scaled embeddings, one end token at 0, padding last) in small, and what else a config can say
+# OPUS-MT as it is (swish, scaled embeddings, one end token at 0, padding last) in small, and other values of each
 SHAPES = {
     "opus": {"encoder_layers": 2, "decoder_layers": 2, "activation_function": "swish", "scale_embedding": True},
     "deep encoder, gelu, unscaled": {

@@ -1,4 +1,4 @@
-"""What `save_pretrained` writes must be enough for a user without our package: files, classes, numbers, translations."""
+"""What `save_pretrained` writes must be enough for a user without our package: files, classes, numbers, texts."""
 
 import json
 import os
