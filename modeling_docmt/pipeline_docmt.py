@@ -1,4 +1,4 @@
-"""The pipeline of a DocMT checkpoint: a document in, its translation out, sentence by sentence and in its old layout."""
+"""The pipeline of a DocMT checkpoint: a document in, its translation out, aligned by sentence, in its old layout."""
 
 import unicodedata
 from collections.abc import Iterator, Sequence
@@ -48,6 +48,24 @@ class PreparedSentence:
 
 
 @dataclass(frozen=True)
+class PieceOutput:
+    """
+    What became of a piece.
+
+    Attributes:
+        text (`str`): Translation, on one line.
+        score (`float`, *optional*): Score of `generate()`; `None` for a piece that the model did not see.
+        status (`str`): One of `STATUS_PRIORITY`.
+        num_tokens (`int`): Target tokens, without the end.
+    """
+
+    text: str
+    score: float | None
+    status: str
+    num_tokens: int
+
+
+@dataclass(frozen=True)
 class PreparedDocument:
     """
     A document on its way through the pipeline.
@@ -56,13 +74,13 @@ class PreparedDocument:
         layout (`SegmentedDocument`): How to put it together again.
         sentences (`list[PreparedSentence]`): All sentences, those that are not translated included.
         input_ids (`list[int]`): Neutral form of all pieces to translate; empty if there are none.
-        outputs (`Sequence[dict]`): What the model made of each piece: `text`, `score`, `status`, `num_tokens`.
+        outputs (`Sequence[PieceOutput]`): What the model made of each of these pieces.
     """
 
     layout: SegmentedDocument
     sentences: list[PreparedSentence]
     input_ids: list[int]
-    outputs: Sequence[dict[str, Any]] = ()
+    outputs: Sequence[PieceOutput] = ()
 
 
 class DocumentTranslationPipeline(Pipeline):
@@ -82,11 +100,11 @@ class DocumentTranslationPipeline(Pipeline):
     tuple, generator, dataset) is a list of documents.
 
     **Output**, for each document a dict:
-    - `translation_text`: the translated document. Blank lines, indentation, trailing blanks and line endings of a string
-      stand where they stood (but see `segmentation="paragraphs"`); sentences given as a list are joined by newlines.
-      A translation never holds a line break, so there are as many lines as in the source.
-    - `sentences`: one dict for each source sentence, blank lines included: `source`, `translation`, `status` and `score`
-      (see `generate()`; `None` where the model was not asked).
+    - `translation_text`: the translated document. Blank lines, indentation, trailing blanks and line endings of a
+      string stand where they stood (but see `segmentation="paragraphs"`); sentences given as a list are joined by
+      newlines. A translation never holds a line break, so there are as many lines as in the source.
+    - `sentences`: one dict for each source sentence, blank lines included: `source`, `translation`, `status` and
+      `score` (see `generate()`; `None` where the model was not asked).
 
     **Status.** The first that is true of a sentence: `empty` (blank), `copied` (no letter in it: never sent to the
     model), `source_split` (longer than `max_part_tokens` of the model: cut at white space, else between two graphemes,
@@ -193,7 +211,8 @@ class DocumentTranslationPipeline(Pipeline):
             lengths = map(len, encode_sentences(self.tokenizer, [text for text in texts if has_letters(text)]))
         sentences = []
         for source, text in zip(sources, texts, strict=True):
-            pieces, joiners = ([text], []) if has_letters(text) else ([], [])
+            pieces: list[str] = [text] if has_letters(text) else []
+            joiners: list[str] = []
             if pieces and limit is not None and next(lengths) > limit:
                 pieces, joiners = split_long_sentence(text, limit, self._count_tokens)
             sentences.append(PreparedSentence(source, text, tuple(pieces), tuple(joiners)))
@@ -241,12 +260,12 @@ class DocumentTranslationPipeline(Pipeline):
             attention_mask[row, : len(ids)] = 1
         return input_ids.to(self.device), attention_mask.to(self.device)
 
-    def _read_outputs(self, result, row: int) -> list[dict[str, Any]]:
+    def _read_outputs(self, result, row: int) -> list[PieceOutput]:
         ids = result.sentences[row]
         scores, statuses = result.sentence_scores[row], result.sentence_status[row]
         texts = decode_sentences(self.tokenizer, ids)
         return [
-            {"text": single_line(text).strip(), "score": score, "status": status, "num_tokens": len(tokens)}
+            PieceOutput(text=single_line(text).strip(), score=score, status=status, num_tokens=len(tokens))
             for text, score, status, tokens in zip(texts, scores, statuses, ids, strict=True)
         ]
 
@@ -267,25 +286,28 @@ class DocumentTranslationPipeline(Pipeline):
         return {"translation_text": document.layout.restore(translations), "sentences": sentences}
 
 
-def _finish_sentence(sentence: PreparedSentence, outputs) -> dict[str, Any]:
-    """Build the record of a sentence from the outputs of its pieces, which it takes from the iterator `outputs`."""
-    record = {"source": sentence.source, "translation": sentence.text, "status": "copied", "score": None}
+def _finish_sentence(sentence: PreparedSentence, outputs: Iterator[PieceOutput]) -> dict[str, Any]:
+    """Build the record of a sentence from the outputs of its pieces, which it takes from `outputs`."""
+    record: dict[str, Any] = {
+        "source": sentence.source,
+        "translation": sentence.text,
+        "status": "copied",
+        "score": None,
+    }
     if not sentence.pieces:
         return record if sentence.text else {**record, "status": "empty"}
     results = [
-        next(outputs) if has_letters(piece) else {"text": piece, "score": None, "status": "ok", "num_tokens": 0}
+        next(outputs) if has_letters(piece) else PieceOutput(text=piece, score=None, status="ok", num_tokens=0)
         for piece in sentence.pieces
     ]
-    text = results[0]["text"]
+    text = results[0].text
     for joiner, result in zip(sentence.joiners, results[1:], strict=True):
-        text += joiner + result["text"]
-    statuses = {result["status"] for result in results} | ({"source_split"} if len(results) > 1 else set())
-    status = min(statuses, key=STATUS_PRIORITY.index)
-    scored = [result for result in results if result["score"] is not None]
-    # one more token each: the end of the sentence is scored too
-    lengths = [result["num_tokens"] + 1 for result in scored]
-    total = sum(length * result["score"] for length, result in zip(lengths, scored, strict=True))
-    return {**record, "translation": text, "status": status, "score": total / sum(lengths) if scored else None}
+        text += joiner + result.text
+    statuses = {result.status for result in results} | ({"source_split"} if len(results) > 1 else set())
+    # the end of a piece is scored too
+    scored = [(result.score, result.num_tokens + 1) for result in results if result.score is not None]
+    score = sum(score * length for score, length in scored) / sum(length for _, length in scored) if scored else None
+    return {**record, "translation": text, "status": min(statuses, key=STATUS_PRIORITY.index), "score": score}
 
 
 def _is_wide(character: str) -> bool:

@@ -25,7 +25,6 @@ _CLOSERS = "\"'”’“‘»«›)]}」』】〉》）］*_"
 # CJK need no blank behind them.
 _CLOSING = rf"(?:[{re.escape(_CLOSERS)}]|\[\d+\]|\s»(?=\s))*"
 _MARK = re.compile(rf"(?:(?P<wide>[。！？｡]+)|(?P<mark>[.!?…‼⁇⁈⁉؟۔।॥։።]+))(?P<closing>{_CLOSING})(?P<blank>\s*)")
-_LAST_WORD = re.compile(r"\S*\Z")
 _ROMAN = re.compile(r"(?=.)x{0,3}(?:ix|iv|v?i{0,3})", re.IGNORECASE)
 _ITEM_NUMBER = re.compile(r"\d{1,3}(?:\.\d{1,3})*|[^\W\d_]")
 _WORD = re.compile(r"\w+(?:['’]\w+)?")
@@ -134,9 +133,10 @@ def _split_builtin(text: str, language: str) -> list[tuple[int, int]]:
             # 「…。」と: the sentence goes on behind the quotation
             is_border = not (match["closing"] and "\u3041" <= following[0] <= "\u309f")
         else:
-            before = _LAST_WORD.search(text, max(start, match.start() - 60), match.start())
-            first = before.start() == start
-            is_border = match["blank"] != "" and _ends_sentence(match["mark"], before[0], first, following, language)
+            before = text[max(start, match.start() - 60) : match.start()]
+            word = "" if not before or before[-1].isspace() else before.split()[-1]
+            first = start + len(word) == match.start()
+            is_border = match["blank"] != "" and _ends_sentence(match["mark"], word, first, following, language)
         if is_border:
             spans.append((start, end))
             start = match.end()

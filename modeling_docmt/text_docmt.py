@@ -19,6 +19,7 @@ from .splitter_docmt import check_splitter, split_sentences
 SEGMENTATIONS = ("lines", "sentences", "paragraphs")
 
 _LINE_ENDING = re.compile("\r\n|[\n\v\f\r\x85\u2028\u2029]")
+_LINE = re.compile("[^\n\v\f\r\x85\u2028\u2029]*(?:\r\n|[\n\v\f\r\x85\u2028\u2029]|$)")
 _LINE_BREAK_RUN = re.compile(r"(?<!\s)\s*[\n\v\f\r\x1c-\x1e\x85\u2028\u2029]\s*")
 _PARAGRAPH_ENDING = re.compile("[\f\u2029]")
 # what str.isspace() knows, and the byte order mark that may stand in front of a file
@@ -61,6 +62,11 @@ class SegmentedDocument:
         for translation, gap in zip(translations, self.gaps[1:], strict=True):
             pieces += [translation, gap]
         return "".join(pieces)
+
+
+def split_lines(text: str) -> list[str]:
+    """Cut a text into its lines, each with the line ending that closes it; joined, they are the text."""
+    return [line for line in _LINE.findall(text) if line]
 
 
 def single_line(text: str) -> str:
@@ -205,11 +211,10 @@ def is_grapheme_border(text: str, index: int) -> bool:
 def _lines(text: str) -> list[tuple[int, int, int]]:
     """For each line: where it starts, and the span without the blanks around it, empty at the end of a blank line."""
     lines, start = [], 0
-    for match in _LINE_ENDING.finditer(text):
-        lines.append((start, *_margins(text, start, match.start())))
-        start = match.end()
-    if start < len(text):
-        lines.append((start, *_margins(text, start, len(text))))
+    for line in split_lines(text):
+        ending = _LINE_ENDING.search(line)
+        lines.append((start, *_margins(text, start, start + (ending.start() if ending else len(line)))))
+        start += len(line)
     return lines
 
 
