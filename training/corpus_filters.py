@@ -3,6 +3,7 @@
 import hashlib
 import json
 import re
+import unicodedata
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -12,6 +13,9 @@ from training.documents import PER_SENTENCE_KEYS, Record
 
 # everything that some tool takes for the end of a line, and tabs; no-break and ideographic spaces are text
 LINE_BREAKS = re.compile(r"[\t\n\v\f\r\x1c-\x1f\x85\u2028\u2029]+")
+BLANKS = re.compile(" {2,}")
+# no word joiners or zero-width spaces: emoji, Persian, Thai and Khmer need them
+INVISIBLE = re.compile("[\u00ad\ufeff]")
 
 
 @dataclass
@@ -39,6 +43,8 @@ class CorpusFilter:
             Whether the second document with the same sentences on both sides is left out.
         exclude_ids (`tuple[str, ...]`, *optional*):
             Documents to leave out, such as `"canary"`.
+        normalize_text (`bool`, *optional*, defaults to `False`):
+            Whether to clean more than what a line break could come of, see `clean_sentence`.
         parallel (`bool`, *optional*, defaults to `True`):
             Whether documents must have a translation.
 
@@ -55,6 +61,7 @@ class CorpusFilter:
     max_sentences: int | None = None
     drop_duplicates: bool = False
     exclude_ids: tuple[str, ...] = ()
+    normalize_text: bool = False
     parallel: bool = True
 
     counts: Counter[str] = field(default_factory=Counter)
@@ -80,7 +87,7 @@ class CorpusFilter:
         """Return the cleaned document with an id of its own, or `None` if it is left out."""
         self.counts["documents_in"] += 1
         self.counts["sentences_in"] += len(record["src"])
-        record, reason = self._checked(_cleaned(record))
+        record, reason = self._checked(_cleaned(record, self.normalize_text))
         if reason is not None:
             self.dropped_documents[reason] += 1
             return None
@@ -161,15 +168,29 @@ def _shares(reasons: Counter[str], total: int) -> dict[str, dict[str, float]]:
     return {reason: {"count": count, "share": round(count / total, 6)} for reason, count in counts}
 
 
-def clean_sentence(sentence: str) -> str:
-    """Replace tabs and everything that may end a line (U+2028, form feed, ...) by one blank, and trim the ends."""
-    return LINE_BREAKS.sub(" ", sentence).strip()
+def clean_sentence(sentence: str, normalize: bool = False) -> str:
+    """
+    Replace tabs and everything that may end a line (U+2028, form feed, ...) by one blank, and trim the ends.
+
+    With `normalize`, also compose characters (NFC), drop soft hyphens and byte order marks, and leave one blank of
+    several in a row.
+    """
+    if normalize:
+        sentence = INVISIBLE.sub("", unicodedata.normalize("NFC", sentence))
+        return BLANKS.sub(" ", LINE_BREAKS.sub(" ", sentence)).strip()
+    parts = (part.strip(" ") for part in LINE_BREAKS.split(sentence))
+    return " ".join(part for part in parts if part).strip()
 
 
-def _cleaned(record: Record) -> Record:
-    cleaned = {**record, "src": [clean_sentence(sentence) for sentence in record["src"]]}
+def _cleaned(record: Record, normalize: bool) -> Record:
+    cleaned = {**record, "src": [clean_sentence(sentence, normalize) for sentence in record["src"]]}
     if "tgt" in record:
-        cleaned["tgt"] = [clean_sentence(sentence) for sentence in record["tgt"]]
+        cleaned["tgt"] = [clean_sentence(sentence, normalize) for sentence in record["tgt"]]
+    if isinstance(record.get("alt"), dict):
+        cleaned["alt"] = {
+            name: [clean_sentence(sentence, normalize) for sentence in sentences]
+            for name, sentences in record["alt"].items()
+        }
     return cleaned
 
 

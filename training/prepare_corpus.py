@@ -44,6 +44,7 @@ from training.results import (
     command_line,
     commit_info,
     package_versions,
+    portable_path,
     sha256_of_file,
     sha256_of_files,
     write_json_atomic,
@@ -108,6 +109,9 @@ class CorpusArguments:
             "help": "What to do with a faulty document: stop, or count it and go on. Files whose lines do not match "
             "always stop, since nothing after the fault can be trusted."
         },
+    )
+    normalize_text: bool = field(
+        default=False, metadata={"help": "Compose characters (NFC), drop soft hyphens, join runs of blanks."}
     )
     max_sentence_words: int | None = field(default=None, metadata={"help": "Longest sentence, in words."})
     max_sentence_characters: int | None = field(default=None, metadata={"help": "Longest sentence, in characters."})
@@ -253,7 +257,7 @@ def prepare_corpus(arguments: CorpusArguments, command: list[str] | None = None)
             **commit_info(),
             "versions": package_versions(),
             **corpus_filter.report(),
-            "messages": messages,
+            "messages": [_without_folders(message, arguments.input_files) for message in messages],
             "inputs": sha256_of_files(file for file in arguments.input_files if Path(file).is_file()),
         }
         if not corpus_filter.counts["documents_out"]:
@@ -268,6 +272,13 @@ def prepare_corpus(arguments: CorpusArguments, command: list[str] | None = None)
     finally:
         shutil.rmtree(work, ignore_errors=True)
     return info
+
+
+def _without_folders(message: str, files: list[str]) -> str:
+    # what is published should not tell where files lie on this machine
+    for file in files:
+        message = message.replace(file, portable_path(file))
+    return message
 
 
 def _refuse_foreign_output(output: Path, overwrite: bool) -> None:
@@ -291,6 +302,7 @@ def _corpus_filter(arguments: CorpusArguments) -> CorpusFilter:
         faulty_pairs=arguments.faulty_pairs,
         min_sentences=arguments.min_sentences,
         max_sentences=arguments.max_sentences,
+        normalize_text=arguments.normalize_text,
         drop_duplicates=arguments.drop_duplicates,
         exclude_ids=tuple(arguments.exclude_ids or ()),
         parallel=not arguments.monolingual,
