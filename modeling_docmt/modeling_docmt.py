@@ -17,7 +17,7 @@ from torch import nn
 from transformers import initialization as init
 from transformers.activations import ACT2FN
 from transformers.cache_utils import DynamicCache, EncoderDecoderCache
-from transformers.generation import GenerationMixin
+from transformers.generation import GenerationConfig, GenerationMixin
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.modeling_outputs import (
     BaseModelOutput,
@@ -379,7 +379,18 @@ class DocMTForConditionalGeneration(DocMTPreTrainedModel, DocumentGenerationMixi
         self.lm_head = nn.Linear(config.d_model, config.vocab_size, bias=False)
         if config.use_final_logits_bias:
             self.register_buffer("final_logits_bias", torch.zeros(1, config.vocab_size))
+        self.generation_config = self.default_generation_config(config)
         self.post_init()
+
+    @staticmethod
+    def default_generation_config(config: DocMTConfig) -> GenerationConfig:
+        """
+        The decoding mode of the system and the ids of the vocabulary.
+
+        A fresh object: one that Transformers derives from the model's configuration loses our fields on loading.
+        """
+        ids = ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id")
+        return GenerationConfig(decoding=config.default_decoding, **{name: getattr(config, name) for name in ids})
 
     def resize_token_embeddings(
         self, new_num_tokens: int | None = None, pad_to_multiple_of: int | None = None, mean_resizing: bool = True

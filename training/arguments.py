@@ -1,0 +1,145 @@
+"""Arguments of `training.train`: dataclasses read from flags, from a YAML file, or from both."""
+
+import difflib
+import json
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import yaml
+from transformers import HfArgumentParser, Seq2SeqTrainingArguments
+
+from modeling_docmt.configuration_docmt import SYSTEMS, DocMTConfig
+
+
+@dataclass
+class ModelArguments:
+    """What is trained: a system from scratch, or one that starts from earlier weights."""
+
+    system: str = field(
+        default="sentence-level",
+        metadata={"help": f"System of the literature: {', '.join(SYSTEMS)}.", "choices": list(SYSTEMS)},
+    )
+    config_overrides: str | None = field(
+        default=None,
+        metadata={"help": "Changes to the system's configuration, as 'd_model=256,encoder_layers=3'."},
+    )
+    init_from: str | None = field(
+        default=None,
+        metadata={"help": "Checkpoint folder whose weights are the start, such as a sentence-level model."},
+    )
+    tokenizer_name: str | None = field(
+        default=None, metadata={"help": "Tokenizer folder; that of `init_from` where missing."}
+    )
+    architecture: str = field(
+        default="docmt",
+        metadata={
+            "help": "'docmt', or 'marian': a MarianMTModel of the same shape, to compare with (sentence-level only).",
+            "choices": ["docmt", "marian"],
+        },
+    )
+
+
+@dataclass
+class DataArguments:
+    """The documents, by the names of `run_translation.py` where they exist."""
+
+    train_file: list[str] = field(default_factory=list, metadata={"help": "JSONL records or prepared folders."})
+    validation_file: list[str] = field(default_factory=list, metadata={"help": "The same, for evaluation."})
+    source_lang: str | None = field(default=None, metadata={"help": "Source language; that of the records by default."})
+    target_lang: str | None = field(default=None, metadata={"help": "Target language; that of the records by default."})
+    max_source_length: int | None = field(
+        default=None, metadata={"help": "Leave out sequences with more source tokens than this."}
+    )
+    max_target_length: int | None = field(
+        default=None, metadata={"help": "Leave out sequences with more target tokens than this."}
+    )
+    max_train_samples: int | None = field(default=None, metadata={"help": "Use the first documents only."})
+    max_eval_samples: int | None = field(
+        default=None, metadata={"help": "Translate only the first documents while evaluating."}
+    )
+    preprocessing_num_workers: int | None = field(default=None, metadata={"help": "Processes that encode documents."})
+
+
+@dataclass
+class TrainingArguments(Seq2SeqTrainingArguments):
+    """Arguments of `Seq2SeqTrainer`, with the defaults of the papers, and a batch size in tokens."""
+
+    output_dir: str = field(default="runs/docmt", metadata={"help": "Folder of checkpoints and the final model."})
+    train_batch_tokens: int = field(
+        default=4096,
+        metadata={"help": "Tokens of the longer side in a batch of one process, padding included."},
+    )
+    learning_rate: float = field(default=5e-4, metadata={"help": "Peak learning rate."})
+    warmup_steps: float = field(default=4000, metadata={"help": "Updates of warm-up, or a ratio below 1."})
+    lr_scheduler_type: str = field(default="inverse_sqrt", metadata={"help": "Schedule behind the warm-up."})
+    adam_beta2: float = field(default=0.98, metadata={"help": "Beta 2 of Adam."})
+    label_smoothing_factor: float = field(default=0.1, metadata={"help": "Epsilon of label smoothing."})
+    generation_num_beams: int | None = field(default=1, metadata={"help": "Beams while evaluating."})
+    early_stopping_patience: int | None = field(
+        default=None, metadata={"help": "Stop after as many evaluations without improvement."}
+    )
+    float32_matmul_precision: str = field(
+        default="highest",
+        metadata={
+            "help": "'medium' lets float32 matrix products use oneDNN on CPUs, and TensorFloat-32 or bfloat16 where "
+            "the hardware has them; see torch.set_float32_matmul_precision.",
+            "choices": ["highest", "high", "medium"],
+        },
+    )
+    results_file: str | None = field(
+        default=None, metadata={"help": "JSON file for what was run and measured; `output_dir`/results.json by default."}
+    )
+
+
+def parse_arguments(argv: list[str], dataclass_types: list[type], description: str | None = None) -> tuple[Any, ...]:
+    """
+    Read flags; a first argument that ends in .yaml, .yml or .json is a file of defaults for them.
+
+    Raises:
+        `ValueError`: if the file has a key that is no argument; the nearest one is suggested.
+    """
+    parser = HfArgumentParser(dataclass_types, allow_abbrev=False, description=description)
+    if argv and argv[0].endswith((".yaml", ".yml", ".json")):
+        argv = [*_file_as_flags(Path(argv[0]), dataclass_types), *argv[1:]]
+    return parser.parse_args_into_dataclasses(argv)
+
+
+def _file_as_flags(path: Path, dataclass_types: list[type]) -> list[str]:
+    options = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+    known = [f.name for dataclass_type in dataclass_types for f in fields(dataclass_type) if f.init]
+    flags: list[str] = []
+    for name, value in options.items():
+        if name not in known:
+            raise ValueError(f"{path}: there is no argument `{name}`.{_suggestion(name, known)}")
+        if value is None:
+            continue
+        flags.append(f"--{name}")
+        if isinstance(value, list):
+            flags += map(str, value)
+        else:
+            flags.append(json.dumps(value) if isinstance(value, dict) else str(value))
+    return flags
+
+
+def parse_config_overrides(text: str | None) -> dict[str, Any]:
+    """
+    Read `"d_model=256,dropout=0.0"` into values of the types that `DocMTConfig` has.
+
+    Raises:
+        `ValueError`: for a field that does not exist, or text that is no `name=value`.
+    """
+    known = [f.name for f in fields(DocMTConfig)]
+    overrides = {}
+    for item in filter(None, (text or "").split(",")):
+        name, equals, value = (part.strip() for part in item.partition("="))
+        if not equals or name not in known:
+            hint = _suggestion(name, known)
+            raise ValueError(f"`config_overrides` must be name=value of fields of `DocMTConfig`, got {item!r}.{hint}")
+        overrides[name] = yaml.safe_load(value)
+    return overrides
+
+
+def _suggestion(name: str, known: list[str]) -> str:
+    near = difflib.get_close_matches(name, known, n=1)
+    return f" Did you mean `{near[0]}`?" if near else ""

@@ -1,0 +1,273 @@
+"""
+Train a document-level translation model.
+
+    python -m training.train CONFIG.yaml [--learning_rate 0.001 ...]
+    python -m training.train --system concat-adj --train_file train.jsonl --tokenizer_name runs/tokenizer ...
+
+Input: document records (JSONL, or folders of `prepare_corpus`) and a tokenizer. Output: `output_dir` with checkpoints,
+TensorBoard logs and a model that `from_pretrained` and `pipeline` load, and one JSON file of what was run and measured.
+A run that was stopped goes on with `--resume_from_checkpoint true`, to the same weights.
+"""
+
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from datasets import Dataset, concatenate_datasets
+from transformers import (
+    AutoTokenizer,
+    EarlyStoppingCallback,
+    GenerationConfig,
+    MarianConfig,
+    MarianMTModel,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    set_seed,
+)
+from transformers.trainer_utils import get_last_checkpoint
+from transformers.utils import logging
+
+from modeling_docmt import DocMTConfig, DocMTForConditionalGeneration, DocMTTokenizer
+
+from .arguments import DataArguments, ModelArguments, TrainingArguments, parse_arguments, parse_config_overrides
+from .data import encode_corpus
+from .documents import load_corpus
+from .results import portable_path, run_info, sha256_of_files, write_json_atomic
+from .trainer import CpuTimeCallback, DocMTTrainer
+
+
+logger = logging.get_logger(__name__)
+
+
+def main(argv: list[str] | None = None) -> dict[str, Any]:
+    """Train, evaluate and save; returns what the results file holds."""
+    argv = sys.argv[1:] if argv is None else argv
+    model_args, data_args, args = parse_arguments(
+        argv, [ModelArguments, DataArguments, TrainingArguments], description=__doc__
+    )
+    data_args.train_file = [expand_path(path) for path in data_args.train_file]
+    data_args.validation_file = [expand_path(path) for path in data_args.validation_file]
+    logging.set_verbosity(args.get_process_log_level())
+    check_arguments(model_args, data_args, args)
+    set_seed(args.seed)
+    torch.set_float32_matmul_precision(args.float32_matmul_precision)
+
+    tokenizer = load_tokenizer(model_args)
+    train_documents = load_documents(data_args.train_file, data_args.max_train_samples)
+    config = build_config(model_args, data_args, tokenizer, train_documents)
+    train_sequences = encode_documents(train_documents, tokenizer, config, data_args)
+    config.train_ratio = mean_ratio(train_sequences)
+    eval_documents = load_documents(data_args.validation_file) if data_args.validation_file else None
+    eval_sequences = encode_documents(eval_documents, tokenizer, config, data_args) if eval_documents else None
+    model = build_model(model_args, config)
+
+    callbacks: list = [CpuTimeCallback()]
+    if args.early_stopping_patience is not None:
+        callbacks.append(EarlyStoppingCallback(early_stopping_patience=args.early_stopping_patience))
+    trainer = DocMTTrainer(
+        model=model,
+        args=args,
+        format_config=config,
+        processing_class=tokenizer,
+        train_dataset=train_sequences,
+        eval_dataset=eval_sequences,
+        evaluation_documents=list(first(eval_documents, data_args.max_eval_samples)) if eval_documents else None,
+        callbacks=callbacks,
+    )
+    start = time.time()
+    outcome = trainer.train(resume_from_checkpoint=checkpoint_to_resume(args))
+    metrics = dict(outcome.metrics)
+    if eval_sequences is not None and args.eval_strategy != "no":
+        metrics.update(trainer.evaluate())
+    trainer.save_model()
+    trainer.save_state()
+    results = describe_run(argv, model_args, data_args, args, config, model, train_sequences, trainer, metrics)
+    results["wall_seconds_of_this_process"] = round(time.time() - start, 1)
+    if trainer.is_world_process_zero():
+        write_json_atomic(args.results_file or Path(args.output_dir) / "results.json", results)
+    return results
+
+
+def check_arguments(model_args: ModelArguments, data_args: DataArguments, args: TrainingArguments) -> None:
+    """Refuse what cannot work, before any work is done."""
+    if not data_args.train_file:
+        raise ValueError("`train_file` is needed: one or more JSONL files or prepared folders of documents.")
+    if not (model_args.tokenizer_name or model_args.init_from):
+        raise ValueError("`tokenizer_name` is needed, or `init_from` with a tokenizer in it: see train_tokenizer.")
+    if args.eval_strategy != "no" and not data_args.validation_file:
+        raise ValueError(f"`validation_file` is needed by `eval_strategy={str(args.eval_strategy)!r}`.")
+    if model_args.architecture == "marian":
+        if model_args.system != "sentence-level":
+            raise ValueError(f"`architecture='marian'` is sentence-level, got `system={model_args.system!r}`.")
+        if args.predict_with_generate:
+            raise ValueError(
+                "`predict_with_generate` translates documents, which a MarianMTModel does not: train without it and "
+                "evaluate the model after `convert_marian`."
+            )
+
+
+def expand_path(path: str) -> str:
+    """Put environment variables such as `$DOCMT_DATA` into a path; an unset one is an error."""
+    expanded = os.path.expandvars(path)
+    if "$" in expanded:
+        raise ValueError(f"{path}: set the environment variable in it to the folder of your corpora.")
+    return expanded
+
+
+def load_tokenizer(model_args: ModelArguments) -> PreTrainedTokenizerBase:
+    """The tokenizer named, without asking for remote code where the class is ours."""
+    name = model_args.tokenizer_name or model_args.init_from
+    if (Path(name) / "source.spm").exists():
+        return AutoTokenizer.from_pretrained(name)
+    return DocMTTokenizer.from_pretrained(name)
+
+
+def load_documents(paths: list[str], limit: int | None = None) -> Dataset:
+    """All documents of some files, in order, at most `limit`."""
+    columns = ["src_lang", "tgt_lang", "src", "tgt"]
+    corpora = [load_corpus(path).select_columns(columns) for path in paths]
+    return first(concatenate_datasets(corpora), limit)
+
+
+def first(documents: Dataset, limit: int | None) -> Dataset:
+    """The first documents, or all."""
+    return documents if limit is None else documents.select(range(min(limit, len(documents))))
+
+
+def build_config(
+    model_args: ModelArguments,
+    data_args: DataArguments,
+    tokenizer: PreTrainedTokenizerBase,
+    documents: Dataset,
+) -> DocMTConfig:
+    """The system's configuration, on the shape of `init_from` where there is one, with ids of the tokenizer."""
+    changes = parse_config_overrides(model_args.config_overrides)
+    base: dict[str, Any] = {}
+    if model_args.init_from:
+        start = DocMTConfig.from_pretrained(model_args.init_from)
+        kept = ("d_model", "encoder_layers", "decoder_layers", "encoder_attention_heads", "decoder_attention_heads")
+        kept += ("encoder_ffn_dim", "decoder_ffn_dim", "activation_function", "normalize_before", "scale_embedding")
+        kept += ("use_final_logits_bias", "decoder_start_token_id", "tie_word_embeddings", "position_encoding")
+        base = {name: getattr(start, name) for name in kept}
+    ids = {f"{name}_token_id": getattr(tokenizer, f"{name}_token_id") for name in ("pad", "bos", "eos", "sep", "mask")}
+    for token, name in (("<bod>", "bod_token_id"), ("<sos>", "sos_token_id"), ("<sep1>", "first_separator_token_id")):
+        index = tokenizer.convert_tokens_to_ids(token)
+        ids[name] = None if index == tokenizer.unk_token_id else index
+    languages = {
+        "source_lang": data_args.source_lang or documents[0]["src_lang"],
+        "target_lang": data_args.target_lang or documents[0]["tgt_lang"],
+    }
+    return DocMTConfig.from_system(
+        model_args.system, vocab_size=len(tokenizer), dtype="float32", **{**base, **ids, **languages, **changes}
+    )
+
+
+def encode_documents(
+    documents: Dataset, tokenizer: PreTrainedTokenizerBase, config: DocMTConfig, data_args: DataArguments
+) -> Dataset:
+    """Model sequences of a corpus under the limits of the arguments."""
+    return encode_corpus(
+        documents,
+        tokenizer,
+        config,
+        max_source_length=data_args.max_source_length,
+        max_target_length=data_args.max_target_length,
+        num_proc=data_args.preprocessing_num_workers,
+    )
+
+
+def mean_ratio(sequences: Dataset) -> float:
+    """Source tokens per target token, mean over the training sequences (Herold and Ney 2023, section 3.3)."""
+    ratios = [s / t for s, t in zip(sequences["source_length"], sequences["target_length"], strict=True)]
+    return sum(ratios) / len(ratios)
+
+
+def build_model(model_args: ModelArguments, config: DocMTConfig) -> PreTrainedModel:
+    """A model of the configuration, with the weights of `init_from` or fresh ones."""
+    if model_args.architecture == "marian":
+        return build_marian(config)
+    if model_args.init_from is None:
+        model = DocMTForConditionalGeneration(config)
+    else:
+        model = DocMTForConditionalGeneration.from_pretrained(model_args.init_from, config=config, dtype=torch.float32)
+        # that of the checkpoint names the decoding mode of another system
+        model.generation_config = DocMTForConditionalGeneration.default_generation_config(config)
+    return model
+
+
+def build_marian(config: DocMTConfig) -> MarianMTModel:
+    """A stock `MarianMTModel` of the same shape, vocabulary and dropout, to compare with."""
+    names = ("vocab_size", "d_model", "encoder_layers", "decoder_layers", "encoder_attention_heads")
+    names += ("decoder_attention_heads", "encoder_ffn_dim", "decoder_ffn_dim", "activation_function", "dropout")
+    names += ("attention_dropout", "activation_dropout", "scale_embedding", "pad_token_id", "eos_token_id")
+    names += ("decoder_start_token_id", "tie_word_embeddings")
+    model = MarianMTModel(
+        MarianConfig(**{name: getattr(config, name) for name in names}, max_position_embeddings=1024)
+    )
+    ids = {name: getattr(config, name) for name in ("pad_token_id", "eos_token_id", "decoder_start_token_id")}
+    model.generation_config = GenerationConfig(**ids, bad_words_ids=[[config.pad_token_id]])
+    return model
+
+
+def checkpoint_to_resume(args: TrainingArguments) -> str | bool | None:
+    """The checkpoint that `resume_from_checkpoint` means; an error where there is none."""
+    wanted = args.resume_from_checkpoint
+    if wanted is None or str(wanted).lower() == "false":
+        return None
+    if str(wanted).lower() != "true":
+        return str(wanted)
+    checkpoint = get_last_checkpoint(args.output_dir) if Path(args.output_dir).is_dir() else None
+    if checkpoint is None:
+        raise ValueError(f"`resume_from_checkpoint=true`, but there is no checkpoint in {args.output_dir!r}.")
+    return checkpoint
+
+
+def describe_run(
+    argv, model_args, data_args, args, config, model, train_sequences, trainer, metrics
+) -> dict[str, Any]:
+    """What was run and measured, for the results file."""
+    cpu_seconds = max((entry.get("cpu_seconds", 0.0) for entry in trainer.state.log_history), default=0.0)
+    return {
+        "kind": "training",
+        "system": model_args.system,
+        "architecture": model_args.architecture,
+        "parameters": sum(p.numel() for p in model.parameters()),
+        "config_overrides": model_args.config_overrides,
+        "init_from": None if model_args.init_from is None else portable_path(model_args.init_from),
+        "source_lang": config.source_lang,
+        "target_lang": config.target_lang,
+        "train_files": [portable_path(path) for path in data_args.train_file],
+        "train_sha256": sha256_of_files([p for p in data_args.train_file if Path(p).is_file()]),
+        "validation_files": [portable_path(path) for path in data_args.validation_file],
+        "train_sequences": len(train_sequences),
+        "train_target_tokens": sum(train_sequences["target_length"]),
+        "train_ratio": config.train_ratio,
+        "updates": trainer.state.global_step,
+        "epochs": trainer.state.epoch,
+        "train_batch_tokens": args.train_batch_tokens,
+        "gradient_accumulation_steps": args.gradient_accumulation_steps,
+        "processes": args.world_size,
+        "learning_rate": args.learning_rate,
+        "warmup_steps": args.warmup_steps,
+        "lr_scheduler_type": str(args.lr_scheduler_type),
+        "label_smoothing": args.label_smoothing_factor,
+        "seed": args.seed,
+        "precision": "bfloat16 autocast" if args.bf16 else "float32",
+        "float32_matmul_precision": args.float32_matmul_precision,
+        "threads": torch.get_num_threads(),
+        "cpu_seconds": round(cpu_seconds, 1),
+        "metrics": metrics,
+        "loss_curve": [
+            {key: entry[key] for key in ("step", "loss", "eval_loss", "eval_s_bleu", "eval_d_bleu") if key in entry}
+            for entry in trainer.state.log_history
+            if "loss" in entry or "eval_loss" in entry
+        ],
+        "run": run_info(argv),
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,151 @@
+"""`Seq2SeqTrainer` for documents: batches by tokens, the translation loss, whole documents translated to evaluate."""
+
+import time
+from typing import Any
+
+import torch
+from accelerate.utils import gather_object
+from torch.utils.data import DataLoader
+from transformers import PreTrainedModel, PreTrainedTokenizerBase, Seq2SeqTrainer, TrainerCallback
+from transformers.trainer_utils import EvalLoopOutput
+from transformers.utils import logging
+
+from modeling_docmt.configuration_docmt import DocMTConfig
+from modeling_docmt.documents_docmt import decode_documents, encode_documents
+from modeling_docmt.loss_docmt import translation_loss
+
+from .arguments import TrainingArguments
+from .data import TokenBudgetBatchSampler, TranslationCollator
+from .metrics import score_documents
+
+
+logger = logging.get_logger(__name__)
+
+
+class DocMTTrainer(Seq2SeqTrainer):
+    """
+    Trains a translation model on the sequences of `encode_corpus`.
+
+    Args:
+        model (`PreTrainedModel`): DocMT, or any encoder-decoder model that takes the same ids.
+        args (`TrainingArguments`): Training arguments.
+        format_config (`DocMTConfig`): The system whose sequences are trained on.
+        processing_class (`PreTrainedTokenizerBase`): Tokenizer.
+        evaluation_documents (`list[dict]`, *optional*):
+            Records translated at every evaluation where `predict_with_generate` is set (DocMT models only). Their
+            scores are named `eval_s_bleu`, `eval_d_bleu`, `eval_chrf`, beside `eval_loss`, which is not smoothed.
+        kwargs: Further arguments of `Seq2SeqTrainer`.
+    """
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        args: TrainingArguments,
+        *,
+        format_config: DocMTConfig,
+        processing_class: PreTrainedTokenizerBase,
+        evaluation_documents: list[dict[str, Any]] | None = None,
+        **kwargs,
+    ):
+        self.format_config = format_config
+        self.evaluation_documents = evaluation_documents or []
+        super().__init__(
+            model=model,
+            args=args,
+            processing_class=processing_class,
+            data_collator=TranslationCollator(format_config.pad_token_id, format_config.decoder_start_token_id),
+            compute_loss_func=self._loss,
+            **kwargs,
+        )
+        # the stock smoother is not used: `_loss` smooths, and only while training
+        self.label_smoother = None
+
+    def _loss(self, outputs, labels: torch.LongTensor, num_items_in_batch=None) -> torch.Tensor:
+        return translation_loss(
+            outputs.logits,
+            labels,
+            self.format_config,
+            label_smoothing=self.args.label_smoothing_factor if self.model.training else 0.0,
+            num_items_in_batch=num_items_in_batch,
+        )
+
+    def get_train_dataloader(self) -> DataLoader:
+        """Batches of at most `train_batch_tokens` tokens of the longer side."""
+        sampler = TokenBudgetBatchSampler(
+            self.train_dataset["length"],
+            max_tokens=self.args.train_batch_tokens,
+            seed=self.args.data_seed if self.args.data_seed is not None else self.args.seed,
+            multiple_of=self.args.world_size,
+        )
+        return self.accelerator.prepare(
+            DataLoader(
+                self._remove_unused_columns(self.train_dataset, "training"),
+                batch_sampler=sampler,
+                collate_fn=self.data_collator,
+                num_workers=self.args.dataloader_num_workers,
+                pin_memory=self.args.dataloader_pin_memory,
+            )
+        )
+
+    def evaluation_loop(
+        self, dataloader, description, prediction_loss_only=None, ignore_keys=None, metric_key_prefix="eval"
+    ) -> EvalLoopOutput:
+        """The loss over the sequences of `dataloader`, then the scores of the translated documents."""
+        output = super().evaluation_loop(dataloader, description, True, ignore_keys, metric_key_prefix)
+        if self.args.predict_with_generate and self.evaluation_documents:
+            scores = self._translation_scores()
+            output.metrics.update({f"{metric_key_prefix}_{name}": value for name, value in scores.items()})
+        return output
+
+    @torch.no_grad()
+    def _translation_scores(self) -> dict[str, float]:
+        """Scores over all documents; each process translates its share of them."""
+        start = time.perf_counter()
+        model = self.accelerator.unwrap_model(self.model)
+        was_training = model.training
+        model.eval()
+        rank, world = self.accelerator.process_index, self.accelerator.num_processes
+        mine = self.evaluation_documents[rank::world]
+        hypotheses = translate_records(model, self.processing_class, mine, num_beams=self.args.generation_num_beams)
+        model.train(was_training)
+        pairs = gather_object([(h, record["tgt"]) for h, record in zip(hypotheses, mine, strict=True)])
+        scores = score_documents(
+            [h for h, _ in pairs],
+            [r for _, r in pairs],
+            target_lang=self.format_config.target_lang,
+            measures=("s-BLEU", "d-BLEU", "chrF"),
+        )
+        named = {name.lower().replace("-", "_"): entry["score"] for name, entry in scores.items()}
+        return {**named, "translation_seconds": round(time.perf_counter() - start, 1)}
+
+
+def translate_records(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, records: list[dict[str, Any]], **generate_kwargs
+) -> list[list[str]]:
+    """Translate the source side of records with `generate()`, in batches of documents of similar length."""
+    neutral = encode_documents(tokenizer, [record["src"] for record in records])
+    order = sorted(range(len(records)), key=lambda i: -len(neutral[i]))
+    hypotheses: list[list[str]] = [[] for _ in records]
+    for start in range(0, len(order), 16):
+        rows = order[start : start + 16]
+        batch = tokenizer.pad({"input_ids": [neutral[i] for i in rows]}, padding=True, return_tensors="pt")
+        sequences = model.generate(
+            batch["input_ids"].to(model.device), attention_mask=batch["attention_mask"].to(model.device), **generate_kwargs
+        )
+        for i, sentences in zip(rows, decode_documents(tokenizer, sequences), strict=True):
+            hypotheses[i] = sentences
+    return hypotheses
+
+
+class CpuTimeCallback(TrainerCallback):
+    """Sums processor seconds of training over interrupted and resumed runs, in the trainer state."""
+
+    def on_train_begin(self, args, state, control, **kwargs):
+        self.mark = time.process_time()
+
+    def on_log(self, args, state, control, logs=None, **kwargs):
+        now = time.process_time()
+        earlier = max((entry.get("cpu_seconds", 0.0) for entry in state.log_history), default=0.0)
+        if logs is not None and state.log_history:
+            state.log_history[-1]["cpu_seconds"] = earlier + now - self.mark
+            self.mark = now
