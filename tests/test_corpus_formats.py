@@ -290,7 +290,7 @@ def test_entities_are_refused_and_not_expanded(write, head):
 
 
 TMX = """<?xml version="1.0"?><!DOCTYPE tmx SYSTEM "tmx14.dtd"><tmx version="1.4"><header/><body>
-<tu><prop type="doc">one</prop><tuv xml:lang="en-US"><seg>Press <bpt i="1">&lt;b&gt;</bpt>Save<ept i="1">&lt;/b&gt;</ept>
+<tu><prop type="doc">one</prop><tuv xml:lang="en-US"><seg>Press <bpt>&lt;b&gt;</bpt>Save<ept>&lt;/b&gt;</ept>
 now.</seg></tuv><tuv xml:lang="DE"><seg>Jetzt <hi>Speichern</hi> drücken.</seg></tuv></tu>
 <tu><prop type="doc">one</prop><tuv xml:lang="en"><seg>Fine.</seg></tuv><tuv xml:lang="fr"><seg>Bon.</seg></tuv></tu>
 <tu><prop type="doc">two</prop><tuv xml:lang="de"><seg>Ende.</seg></tuv><tuv xml:lang="en"><seg>End.</seg></tuv></tu>

@@ -42,6 +42,8 @@ def without_none(row):
         ({"tgt": ["Ein Boot.", "\ud83d"]}, r"`tgt`\[1\] has half a surrogate pair"),
         ({"src_lang": ["en"]}, "`src_lang` must be a language code"),
         ({"para": [0]}, "`para` has 1 entries for 2 sentences"),
+        ({"alt": ["Ein Kahn.", "x"]}, "`alt` must hold further references by name"),
+        ({"alt": {"B": "Ein Kahn."}}, r"`alt\['B'\]` must be a list of sentences"),
         ({"alt": {"B": ["Ein Kahn."]}}, r"`alt\['B'\]` has 1 entries"),
     ],
 )
@@ -203,6 +205,8 @@ def test_writing_is_repeatable_readable_and_keeps_every_character(tmp_path):
         assert write_documents(tmp_path / name, iter(records)) == 1
         assert list(read_documents(tmp_path / name)) == records
     assert (tmp_path / "a.jsonl.gz").read_bytes() == (tmp_path / "b.jsonl.gz").read_bytes()
+    # a date in the gzip header would make tomorrow's file another one
+    assert (tmp_path / "a.jsonl.gz").read_bytes()[4:8] == bytes(4)
 
 
 def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path):

@@ -272,8 +272,9 @@ def test_the_command_line_reports_a_fault_without_a_traceback(line_files, capsys
 def test_id_file_has_the_name_that_people_look_for(line_files):
     (line_files / "ids").write_text("".join(f"{name}\n" for name in "aabbccddd"), encoding="utf-8")
     main(
-        f"--format lines --boundaries ids --id_file {line_files}/ids --source_files {line_files}/sea.en --target_files "
-        f"{line_files}/sea.de --source_lang en --target_lang de --output_dir {line_files}/corpus".split()
+        f"--format lines --boundaries ids --id_file {line_files}/ids --source_files {line_files}/sea.en "
+        f"--target_files {line_files}/sea.de --source_lang en --target_lang de "
+        f"--output_dir {line_files}/corpus".split()
     )
     assert load_corpus(line_files / "corpus")["id"][:] == ["a", "d"]
 

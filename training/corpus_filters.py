@@ -186,7 +186,7 @@ def _cleaned(record: Record, normalize: bool) -> Record:
     cleaned = {**record, "src": [clean_sentence(sentence, normalize) for sentence in record["src"]]}
     if "tgt" in record:
         cleaned["tgt"] = [clean_sentence(sentence, normalize) for sentence in record["tgt"]]
-    if isinstance(record.get("alt"), dict):
+    if "alt" in record:
         cleaned["alt"] = {
             name: [clean_sentence(sentence, normalize) for sentence in sentences]
             for name, sentences in record["alt"].items()

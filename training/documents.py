@@ -118,6 +118,10 @@ def _check_text(text: str, where: str) -> None:
 
 
 def _check_per_sentence_keys(record: Record, where: str) -> None:
+    if "alt" in record and not isinstance(record["alt"], dict):
+        raise ValueError(f"{where}: `alt` must hold further references by name, such as {{'B': [...]}}.")
+    for name, sentences in record.get("alt", {}).items():
+        _checked_sentences(sentences, f"{where}: `alt[{name!r}]`")
     for key in PER_SENTENCE_KEYS:
         value = record.get(key)
         for name, entries in value.items() if isinstance(value, dict) else [(None, value)]:
