@@ -1,12 +1,13 @@
 """The pipeline of a DocMT checkpoint: a document in, its translation out, aligned by sentence, in its old layout."""
 
+import math
 import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from transformers import Pipeline
+from transformers import Pipeline, PreTrainedModel
 
 from .documents_docmt import decode_sentences, encode_documents, encode_sentences, has_letters
 from .formatting_docmt import format_sequence
@@ -131,14 +132,14 @@ class DocumentTranslationPipeline(Pipeline):
     _load_feature_extractor = False
     _pipeline_calls_generate = True
 
-    def __init__(self, *args, **kwargs):
-        super().__init__(*args, **kwargs)
+    def __init__(self, model: PreTrainedModel, *args, **kwargs):
         # by name, since in a checkpoint each file has a copy of the config class of its own
-        if self.model.config.model_type != "docmt":
+        if model.config.model_type != "docmt":
             raise ValueError(
-                f"`model` must be a DocMT model, got one of type {self.model.config.model_type!r}. Marian checkpoints "
-                "can be converted: python -m modeling_docmt.convert_marian."
+                f"`model` must be a DocMT model, got one of type {model.config.model_type!r}. Marian checkpoints can "
+                "be converted: python -m modeling_docmt.convert_marian."
             )
+        super().__init__(model, *args, **kwargs)
         if self.tokenizer is None:
             raise ValueError("`tokenizer` is needed to translate texts, got None.")
         languages = (self.task or "").split("_")
@@ -223,7 +224,9 @@ class DocumentTranslationPipeline(Pipeline):
         if config.max_part_tokens is None:
             return None
         specials = format_sequence([[]], config, bod=config.sequence_format == "context_window")
-        return max(1, config.max_part_tokens - len(specials))
+        # the longest source that `generate()` takes in one piece, so that none is cut at a token
+        longest = math.floor((config.max_part_tokens - 1) * config.train_ratio)
+        return max(1, min(config.max_part_tokens - len(specials), longest))
 
     def _count_tokens(self, text: str) -> int:
         return len(encode_sentences(self.tokenizer, [text])[0])

@@ -19,7 +19,7 @@ from .splitter_docmt import check_splitter, split_sentences
 SEGMENTATIONS = ("lines", "sentences", "paragraphs")
 
 _LINE_ENDING = re.compile("\r\n|[\n\v\f\r\x85\u2028\u2029]")
-_LINE = re.compile("[^\n\v\f\r\x85\u2028\u2029]*(?:\r\n|[\n\v\f\r\x85\u2028\u2029]|$)")
+_LINE = re.compile("[^\n\v\f\r\x85\u2028\u2029]*(?:\r\n|[\n\v\f\r\x85\u2028\u2029]|\\Z)")
 _LINE_BREAK_RUN = re.compile(r"(?<!\s)\s*[\n\v\f\r\x1c-\x1e\x85\u2028\u2029]\s*")
 _PARAGRAPH_ENDING = re.compile("[\f\u2029]")
 # what str.isspace() knows, and the byte order mark that may stand in front of a file
