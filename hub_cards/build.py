@@ -224,7 +224,9 @@ def data_rows(trainings: Sequence[Json], licences: Json) -> list[list[str]]:
         `ValueError`: for a training file whose licence is not known; such a model must not be published.
     """
     rows = []
-    for file in trainings[0]["train_files"] if trainings else []:
+    # those of the run that the model started from are in its weights too
+    files = dict.fromkeys(file for training in trainings for file in training["train_files"])
+    for file in files:
         name = Path(file).name.removesuffix(".gz").removesuffix(".jsonl")
         entry = licences.get(name.split(".")[-1])
         if entry is None:
@@ -291,7 +293,7 @@ def build_card(
     return ModelCard.from_template(
         card_metadata(facts, model_name, evaluation),
         template_path=str(FOLDER / "model_card_template.md"),
-        model_id=model_name,
+        model_name=model_name,
         summary=facts["summary"].strip(),
         context=context_sentence(config),
         max_part_tokens=config.get("max_part_tokens"),

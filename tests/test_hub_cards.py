@@ -78,6 +78,7 @@ def test_nothing_is_left_to_fill_in(card):
     for rest in ("{{", "}}", "{%", "%}", "None", "nan", "TODO", "More Information Needed", "Undefined"):
         assert rest not in re.sub(r"author = \{\{.*?\}\}", "", text), rest
     assert "\n\n\n" not in text
+    assert "\n# docmt-tiny-en-de\n" in text
 
 
 def test_metadata_parses_and_holds_the_scores(card, evaluation):
