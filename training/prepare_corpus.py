@@ -1,4 +1,4 @@
-"""
+r"""
 Turn parallel files of any usual layout into a corpus of checked documents.
 
     python -m training.prepare_corpus --format lines --boundaries marker --source_lang en --target_lang de \
