@@ -310,8 +310,9 @@ def result_source(evaluation: Json | None) -> str | None:
     """Name the result file behind the numbers, with its commit and date."""
     if evaluation is None:
         return None
-    commit = f", commit `{evaluation['commit'][:12]}`" if "commit" in evaluation else ""
-    return f"All numbers are from `{evaluation['result_file']}` of {evaluation['date'][:10]}{commit}."
+    run = evaluation["run"]
+    commit = f", commit `{run['commit'][:12]}`" if "commit" in run else ""
+    return f"All numbers are from `{evaluation['result_file']}` of {run['date'][:10]}{commit}."
 
 
 def build_licence(model_name: str, rows: Sequence[Sequence[str]]) -> str:

@@ -4,9 +4,11 @@ import gzip
 import json
 
 import pytest
+from transformers import MarianConfig, MarianMTModel
 
+from modeling_docmt import DocMTForConditionalGeneration, DocumentTranslationPipeline
 from training.evaluate import EvaluationArguments, evaluate, main, parse_arguments, read_test_set
-from training.hypotheses import read_hypotheses
+from training.hypotheses import load_tokenizer, read_hypotheses
 from training.metrics import score_documents
 
 
@@ -62,7 +64,7 @@ def test_result_holds_the_recipe_and_no_folder(test_set, reference_lines, tmp_pa
     text = output.read_text(encoding="utf-8")
     result = json.loads(text)
     assert str(tmp_path) not in text
-    assert {"command", "date", "versions", "hardware"} <= set(result)
+    assert {"command", "date", "versions", "hardware"} <= set(result["run"])
     assert len(result["test_sets"][0]["sha256"]) == 64
     assert list(result["hypotheses"]) == ["perfect.de"]
     for score in result["test_sets"][0]["scores"].values():
@@ -90,6 +92,12 @@ def test_records_are_matched_by_id_in_any_order(test_set, tmp_path, toy_document
     path = write_records(tmp_path / "hypotheses.jsonl", shuffled)
     hypotheses = read_hypotheses(path, read_test_set(str(test_set)))
     assert hypotheses.documents == [record["tgt"] for record in toy_documents]
+
+
+def test_a_hypothesis_beside_the_reference_is_what_counts(test_set, tmp_path, toy_documents):
+    records = [{**record, "hypothesis": ["Nein."] * len(record["tgt"])} for record in toy_documents]
+    hypotheses = read_hypotheses(write_records(tmp_path / "h.jsonl", records), read_test_set(str(test_set)))
+    assert {sentence for document in hypotheses.documents for sentence in document} == {"Nein."}
 
 
 def test_saved_hypotheses_can_be_scored_again(test_set, reference_lines, tmp_path):
@@ -193,3 +201,62 @@ def test_options_can_stand_in_a_yaml_file(tmp_path):
     path.write_text("data: [test.jsonl]\nmodel: outputs/m\nnum_beams: 1\n", encoding="utf-8")
     parsed = parse_arguments([str(path)])
     assert (parsed.data, parsed.model, parsed.num_beams) == (["test.jsonl"], "outputs/m", 1)
+
+
+@pytest.fixture
+def model_folder(tmp_path, make_model, tokenizer):
+    folder = tmp_path / "tiny"
+    make_model("concat-adj", context_sentences=1).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def test_model_translates_through_the_pipeline(test_set, model_folder, tmp_path, toy_documents):
+    output, saved = tmp_path / "result.json", tmp_path / "saved"
+    main(
+        [
+            *("--model", str(model_folder), "--data", str(test_set), "--output", str(output)),
+            *("--num_beams", "1", "--max_documents", "4", "--batch_size", "3", "--resamples", "10"),
+            *("--decoding", "counted", "--save_hypotheses", str(saved), "--measures", "s-BLEU", "chrF"),
+        ]
+    )
+    result = json.loads(output.read_text(encoding="utf-8"))
+    assert result["name"] == "tiny"
+    assert result["model"]["system"] == "concat-adj"
+    assert result["model"]["parameters"] > 0
+    assert len(result["model"]["weights_sha256"]) == 64
+    expected = {"decoding": "counted", "num_beams": 1, "batch_size": 3, "dtype": "float32", "context_sentences": 1}
+    assert expected.items() <= result["decoding"].items()
+    (entry,) = result["test_sets"]
+    assert sum(entry["status"].values()) == sum(len(record["src"]) for record in toy_documents[:4])
+    assert entry["target_tokens_per_second"] > 0
+    records = read_test_set(str(saved / "test.en-de.toy.jsonl"))
+    assert [record["id"] for record in records] == [record["id"] for record in toy_documents[:4]]
+    pipe = DocumentTranslationPipeline(
+        model=DocMTForConditionalGeneration.from_pretrained(model_folder), tokenizer=load_tokenizer(str(model_folder))
+    )
+    for record, source in zip(records, toy_documents, strict=False):
+        (alone,) = pipe([source["src"]], num_beams=1, decoding="counted")
+        assert record["tgt"] == [sentence["translation"] for sentence in alone["sentences"]]
+
+
+def test_stock_model_translates_sentence_by_sentence(test_set, tmp_path, tokenizer, toy_documents):
+    """Peers are evaluated by the same command: a MarianMTModel decodes with the `generate()` of Transformers."""
+    config = MarianConfig(
+        **{"vocab_size": len(tokenizer), "d_model": 16, "encoder_layers": 1, "decoder_layers": 1},
+        **{"encoder_attention_heads": 2, "decoder_attention_heads": 2, "encoder_ffn_dim": 32, "decoder_ffn_dim": 32},
+        **{"pad_token_id": tokenizer.pad_token_id, "eos_token_id": tokenizer.eos_token_id},
+        decoder_start_token_id=tokenizer.bos_token_id,
+    )
+    folder = tmp_path / "marian"
+    model = MarianMTModel(config)
+    model.generation_config.max_length = None
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    options = {"data": [str(test_set)], "model": str(folder), "max_documents": 3, "batch_size": 4, "num_beams": 2}
+    result = evaluate(EvaluationArguments(**options, measures=["chrF"], resamples=0))
+    assert result["model"]["model_type"] == "marian"
+    assert result["decoding"]["decoding"] == "sentence"
+    assert sum(result["test_sets"][0]["status"].values()) == sum(len(record["src"]) for record in toy_documents[:3])
+    with pytest.raises(ValueError, match="`--decoding` is an option of DocMT models"):
+        evaluate(EvaluationArguments(**options, decoding="sequential"))

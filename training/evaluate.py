@@ -17,14 +17,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from transformers import HfArgumentParser
-
+from training.arguments import parse_arguments as parse_flags
 from training.bootstrap import BOOTSTRAP_MEASURES, RESAMPLES, SEED, bootstrap_intervals, paired_bootstrap
 from training.documents import Record, read_documents, write_documents
 from training.hypotheses import Hypotheses, Translator, copy_source, read_hypotheses
 from training.metrics import MEASURES, check_counts, score_documents
 from training.results import portable_path, run_info, sha256_of_file, write_json_atomic
 from training.score_table import score_table
+
+
+DOCUMENT_OPTIONS = ("decoding", "source_context", "source_context_sentences", "target_context_sentences")
 
 
 @dataclass
@@ -113,7 +115,7 @@ class EvaluationArguments:
 
 def generation_options(arguments: EvaluationArguments) -> dict[str, Any]:
     """Return the options for `generate()` that were given; the others stay as the model was saved with them."""
-    names = ("decoding", "source_context", "source_context_sentences", "target_context_sentences", "length_penalty")
+    names = (*DOCUMENT_OPTIONS, "length_penalty")
     given = {name: getattr(arguments, name) for name in names if getattr(arguments, name) is not None}
     return {"num_beams": arguments.num_beams, **given}
 
@@ -252,7 +254,13 @@ def describe_model(translator: Translator, arguments: EvaluationArguments) -> di
         if model.config.sequence_format == "context_window":
             decoding["context_sentences"] = model.config.context_sentences
     else:
-        decoding.setdefault("decoding", "sentence")
+        refused = [name for name in decoding if name in DOCUMENT_OPTIONS]
+        if refused:
+            raise ValueError(
+                f"`--{refused[0]}` is an option of DocMT models, but {arguments.model} holds a "
+                f"{model.config.model_type!r}, which translates each sentence by itself. Leave it out."
+            )
+        decoding["decoding"] = "sentence"
     decoding |= {"batch_size": arguments.batch_size, "dtype": str(model.dtype).removeprefix("torch.")}
     return {"model": info, "decoding": {**decoding, "device": translator.device.type}}
 
@@ -318,7 +326,7 @@ def evaluate(arguments: EvaluationArguments, command: Sequence[str] | None = Non
             baselines[arguments.baseline_name] = others[index]
         result["test_sets"].append(evaluate_test_set(path, records, hypotheses, baselines, arguments))
         translations.append(hypothesis_records(records, hypotheses))
-    result |= run_info(command)
+    result["run"] = run_info(command)
 
     if arguments.save_hypotheses is not None:
         for path, translated in zip(arguments.data, translations, strict=True):
@@ -341,13 +349,9 @@ def system_name(arguments: EvaluationArguments) -> str:
 
 
 def parse_arguments(arguments: Sequence[str] | None = None) -> EvaluationArguments:
-    """Read flags, or one YAML file with the same names."""
+    """Read flags; a YAML file in front of them holds their defaults."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    parser = HfArgumentParser(EvaluationArguments, allow_abbrev=False, description=__doc__.split("\n\n")[0])
-    if len(words) == 1 and words[0].endswith((".yaml", ".yml")):
-        (parsed,) = parser.parse_yaml_file(words[0])
-    else:
-        (parsed,) = parser.parse_args_into_dataclasses(words)
+    (parsed,) = parse_flags(words, [EvaluationArguments], description=__doc__.split("\n\n")[0])
     return parsed
 
 

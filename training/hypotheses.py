@@ -62,8 +62,8 @@ def read_hypotheses(path: str | Path, records: Sequence[Record]) -> Hypotheses:
     Args:
         path (`str` or `Path`):
             Plain text with one sentence a line, in the order of the test set (an empty line is an empty translation),
-            or JSON Lines (`.jsonl`, `.jsonl.gz`) with records whose `id` names the document and whose `tgt` is the
-            list of translated sentences.
+            or JSON Lines (`.jsonl`, `.jsonl.gz`) with records whose `id` names the document and whose `hypothesis`,
+            or `tgt` where there is none, is the list of translated sentences: what `training.translate` writes.
         records (`Sequence[dict]`):
             The records of the test set.
 
@@ -103,14 +103,15 @@ def _read_records(path: str | Path, records: Sequence[Record]) -> list[list[str]
             continue
         try:
             record = json.loads(line)
-            identifier, sentences = str(record["id"]), record["tgt"]
+            # beside a `hypothesis`, `tgt` is the reference
+            identifier, sentences = str(record["id"]), record["hypothesis" if "hypothesis" in record else "tgt"]
         except (json.JSONDecodeError, KeyError, TypeError) as error:
             raise ValueError(
                 f"{path}:{number}: not a translated document ({type(error).__name__}: {error}). Each line must be an "
-                "object with `id` and `tgt`, the list of translated sentences."
+                "object with `id` and `tgt` (or `hypothesis`), the list of translated sentences."
             ) from error
         if not isinstance(sentences, list) or not all(isinstance(sentence, str) for sentence in sentences):
-            raise ValueError(f"{path}:{number}: `tgt` of document {identifier!r} must be a list of texts.")
+            raise ValueError(f"{path}:{number}: the translation of document {identifier!r} must be a list of texts.")
         if identifier in found:
             raise ValueError(f"{path}:{number}: document {identifier!r} is there twice. Keep one of its translations.")
         found[identifier] = sentences
