@@ -17,7 +17,7 @@ from transformers.modeling_outputs import BaseModelOutput
 
 from .configuration_docmt import DocMTConfig
 from .decoding_options_docmt import SearchSettings
-from .logits_docmt import SentenceNoRepeatNGramProcessor, SentenceRule, SentenceRulesProcessor
+from .logits_docmt import SentenceNoRepeatNGramProcessor, SentenceRule, SentenceRulesProcessor, required_token
 
 
 # logits held at once while hypotheses are scored: 128 MiB in float32
@@ -45,7 +45,8 @@ class DecodingRequest:
 
     def stop_tokens(self, config: DocMTConfig) -> set[int]:
         """Tokens that end the whole sequence."""
-        return {config.eos_token_id} if self.is_free else {config.eos_token_id, *self.rules[-1].closing_tokens}
+        eos = required_token(config, "eos_token_id")
+        return {eos} if self.is_free else {eos, *self.rules[-1].closing_tokens}
 
 
 @dataclass(frozen=True)
@@ -182,8 +183,8 @@ def search_continuations(
             States of all columns but the last, one row a beam. It grows during the search.
 
     Returns:
-        `list[list[list[int]]]`: for each request, the ids behind the prompt of its hypotheses, best first. What follows
-        the end of a sequence is filling.
+        `list[list[list[int]]]`: for each request, the ids behind the prompt of its hypotheses, best first. What
+        follows the end of a sequence is filling.
     """
     config = model.config
     prompt_length = prompt_ids.shape[1]

@@ -94,15 +94,15 @@ class DocumentOptions:
         if self.decoding == "sentence":
             if target:
                 raise ValueError(
-                    f"`target_context_sentences={target}` does nothing with decoding='sentence', which translates each "
-                    "sentence by itself: use decoding='sequential'."
+                    f"`target_context_sentences={target}` does nothing with decoding='sentence', which translates "
+                    "each sentence by itself: use decoding='sequential'."
                 )
         elif self.decoding == "sequential":
             is_sliding = config.sequence_format == "context_window" or self.source_context == "prefix"
             if not is_sliding and (source is not None or target is not None):
                 raise ValueError(
-                    "`source_context_sentences` and `target_context_sentences` bound a source that grows: use them with "
-                    f"source_context='prefix', got source_context={self.source_context!r}."
+                    "`source_context_sentences` and `target_context_sentences` bound a source that grows: use them "
+                    f"with source_context='prefix', got source_context={self.source_context!r}."
                 )
             if source is not None and target is not None and target > source:
                 raise ValueError(
@@ -146,7 +146,7 @@ class SearchSettings:
 
     @property
     def has_common_bound(self) -> bool:
-        """Whether the search looks at the bound of a whole call, so that only sequences with one bound may share it."""
+        """Whether the search looks at the bound of its call, so that only sequences of one bound may share it."""
         return self.stock["early_stopping"] == "never"
 
     @classmethod

@@ -25,8 +25,9 @@ from .decoding_docmt import (
     search_continuations,
     take_batch,
 )
-from .decoding_documents_docmt import DecodingTask, DocumentJob, decoding_parts, sequential_task
+from .decoding_documents_docmt import DocumentJob, decoding_parts
 from .decoding_options_docmt import DocumentOptions, SearchSettings
+from .decoding_tasks_docmt import DecodingTask, sequential_task
 
 
 @dataclass(frozen=True)
@@ -124,14 +125,14 @@ def decode_with_cache(
     Translate parts whose source is encoded once, all in one batch, which a part leaves when it is done.
 
     Target columns are shared by the batch, so a short sentence leaves holes (mask 0) in front of its tokens: the last
-    column is a token in every row, since the next one is predicted from it. `cache` holds the states of all columns but
-    the last. A search works on a copy of it, with one row a beam; one parallel pass over the winners extends it.
+    column is a token in every row, since the next one is predicted from it. `cache` holds the states of all columns
+    but the last. A search works on a copy of it, with one row a beam; one parallel pass over the winners extends it.
     """
     config = model.config
     tasks = [_task(model, state, options) for state in states]
     encoder_states, source_mask = encode_sources(model, [task.request.source for task in tasks])
     ids, mask = pad_left([[config.decoder_start_token_id, *task.request.target_prefix] for task in tasks], model)
-    cache = None
+    cache: EncoderDecoderCache | None = None
     if ids.shape[1] > 1:
         cache, _ = extend_cache(model, cache, encoder_states, source_mask, ids, mask)
     while True:
@@ -163,7 +164,7 @@ def decode_with_cache(
         states = [replace(states[row], unit=states[row].unit + 1) for row in alive]
         tasks = [_task(model, state, options) for state in states]
         rows = torch.tensor(alive, device=ids.device)
-        if len(alive) < len(ids):
+        if cache is not None and len(alive) < len(ids):
             encoder_states, source_mask, ids, mask = (x[rows] for x in (encoder_states, source_mask, ids, mask))
             cache.batch_select_indices(rows)
 
@@ -171,7 +172,7 @@ def decode_with_cache(
 def _score_winners(
     winners: Sequence[list[GeneratedSentence]], logits: torch.Tensor, new_ids: torch.LongTensor
 ) -> list[list[GeneratedSentence]]:
-    """Log-probabilities of the committed sentences; logits `(B, T, V)` of the column in front of them and their own."""
+    """Log-probabilities of the committed sentences; logits `(B, T, V)` start with the column in front of them."""
     width = new_ids.shape[1]
     scored = []
     for row, sentences in enumerate(winners):

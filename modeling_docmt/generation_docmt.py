@@ -13,9 +13,10 @@ from transformers.utils import ModelOutput
 
 from .configuration_docmt import DocMTConfig
 from .decoding_docmt import decode_requests
-from .decoding_documents_docmt import DocumentJob, SentenceTranslation, assemble, document_tasks
+from .decoding_documents_docmt import DocumentJob, SentenceTranslation, assemble
 from .decoding_options_docmt import DocumentOptions, SearchSettings, check_stock_options
 from .decoding_sequential_docmt import decode_sequentially
+from .decoding_tasks_docmt import document_tasks
 from .formatting_docmt import neutral_to_sentences, sentences_to_neutral
 
 
@@ -37,9 +38,9 @@ class DocumentTranslationOutput(ModelOutput):
             number to the power of `length_penalty`. 0 where nothing was generated: empty or given sentences.
         sentence_status (`list[list[str]]`):
             `"ok"`; `"empty"`: empty source; `"source_split"`: longer than a part and translated in pieces;
-            `"hit_length_limit"`: ended by `max_sentence_tokens`; `"repetition"`: an n-gram of up to 4 tokens, 4 times or
-            more in a row; and where the count was free, `"missing"`: none generated, and `"joined"`: surplus sentences
-            are in it.
+            `"hit_length_limit"`: ended by `max_sentence_tokens`; `"repetition"`: an n-gram of up to 4 tokens, 4 times
+            or more in a row; and where the count was free, `"missing"`: none generated, and `"joined"`: surplus
+            sentences are in it.
         alignment (`list[list[int]]`): Index of the source sentence that each target sentence translates.
     """
 
@@ -60,23 +61,38 @@ class DocumentGenerationMixin:
     tokenizer.decode_documents(ids)  # [["...", "..."]]
     ```
 
-    Options, as keywords of the call or as fields of the generation config (saved in `generation_config.json`):
+    Options, each a keyword of the call or a field of the generation config (saved in `generation_config.json`):
 
-    | option | default | meaning |
-    |---|---|---|
-    | `decoding` | of the system | `"sentence"`: each sentence by itself. `"counted"`: a part, or a block of a system with context windows, in one go and with exactly as many sentences. `"free"`: the same without a count; missing sentences come back empty, surplus ones join the last. `"sequential"`: sentence by sentence behind the translations so far. `None`: the stock `generate()` on sequences that you have formatted yourself. |
-    | `source_context` | `"full"` | Sequential decoding of whole parts: the source is the whole part, encoded once, or (`"prefix"`) grows with each sentence. Systems with context windows always slide. |
-    | `source_context_sentences` | as trained | Source sentences before the current one, in `"sentence"` (default 0) and in sequential decoding with sliding or growing source (default: the window of the system, or all). |
-    | `target_context_sentences` | as on the source side | Translations given before the current one, in sequential decoding with sliding or growing source. |
-    | `max_sentence_tokens` | 1.2 J + 10 | Tokens after which a sentence is ended, J being the length of its source with the separator. `"free"` bounds the sum. |
-    | `min_sentence_tokens` | 1 | Tokens before which a sentence does not end. |
-    | `batch_rows` | by length, up to 128 | Sequences times beams in one internal call. Sentences, windows and parts of all documents are pooled, so this bounds memory, not the number of documents. |
-    | `reuse_cache` | `True` | Keep the decoder states of the translations so far in sequential decoding with `source_context="full"`; `False` computes them again for every sentence. |
-    | `target_prefix` | none | Keyword alone: for each document the ids of given translations of its first sentences, `list[list[list[int]]]`. |
+    | option                     | default       | values                                                             |
+    |----------------------------|---------------|--------------------------------------------------------------------|
+    | `decoding`                 | of the system | `"sentence"`: each sentence by itself                              |
+    |                            |               | `"counted"`: a part in one go, with exactly as many sentences; a   |
+    |                            |               | system with context windows decodes in blocks as long as those     |
+    |                            |               | `"free"`: the same without a count; what is missing comes back     |
+    |                            |               | empty, what is too much joins the last sentence                    |
+    |                            |               | `"sequential"`: one sentence after the other, each behind the      |
+    |                            |               | translations of those before it                                    |
+    |                            |               | `None`: the stock `generate()`, on sequences formatted by you      |
+    | `source_context`           | `"full"`      | for sequential decoding of whole parts. `"full"`: the source is    |
+    |                            |               | the part, encoded once; `"prefix"`: it grows with each sentence.   |
+    |                            |               | Systems with context windows slide in any case                     |
+    | `source_context_sentences` | as trained    | source sentences before the current one, with `"sentence"` (then 0 |
+    |                            |               | by default) and with a sliding or growing source                   |
+    | `target_context_sentences` | the same      | translations before the current one, with such a source            |
+    | `max_sentence_tokens`      | 1.2 J + 10    | tokens after which a sentence is ended; J: tokens of its source    |
+    |                            |               | with the separator. `"free"` bounds the sum over the sentences     |
+    | `min_sentence_tokens`      | 1             | tokens before which no sentence ends                               |
+    | `batch_rows`               | up to 128     | sequences times beams in one internal call. Sentences, blocks and  |
+    |                            |               | parts of all documents are pooled: this bounds memory, the batch   |
+    |                            |               | of documents need not be small                                     |
+    | `reuse_cache`              | `True`        | keep decoder states of earlier sentences in sequential decoding    |
+    |                            |               | with a full source; `False` computes them again for each           |
+    | `target_prefix`            | none          | keyword only: ids of given translations of the first sentences of  |
+    |                            |               | each document                                                      |
 
     From the model config come `sequence_format`, `context_sentences`, `max_part_tokens`, `part_splitting`,
-    `train_ratio` and `default_decoding`, see [`DocMTConfig`]. A sentence longer than `max_part_tokens` is translated in
-    pieces.
+    `train_ratio` and `default_decoding`, see [`DocMTConfig`]. A sentence longer than `max_part_tokens` is translated
+    in pieces.
 
     Stock options do what they do in Transformers: `num_beams`, `do_sample` and its relatives, `length_penalty`,
     `early_stopping`, `repetition_penalty`, `logits_processor`, `return_dict_in_generate`, and so on, with these
@@ -172,8 +188,7 @@ class DocumentGenerationMixin:
         ]
         self._translate(jobs, search, options, streamer)
         translations = [assemble(job, rank) for job in jobs for rank in range(ranks)]
-        output = _output(translations, search.length_penalty, self.config)
-        output.sequences = output.sequences.to(self.device)
+        output = _output(translations, search.length_penalty, self.config, self.device)
         return output if resolved.return_dict_in_generate else output.sequences
 
     def _stock_generate(self, **kwargs) -> Any:
@@ -192,8 +207,8 @@ class DocumentGenerationMixin:
         if not isinstance(ids, torch.Tensor) or ids.dim() != 2:
             shape = tuple(ids.shape) if isinstance(ids, torch.Tensor) else type(ids).__name__
             raise ValueError(
-                f"Document decoding reads `input_ids` of shape (documents, tokens), got {shape}. Embeddings and encoder "
-                "outputs have no sentences: use decoding=None with them."
+                f"Document decoding reads `input_ids` of shape (documents, tokens), got {shape}. Embeddings and "
+                "encoder outputs have no sentences: use decoding=None with them."
             )
         if mask is None:
             mask = torch.ones_like(ids) if self.config.pad_token_id is None else ids.ne(self.config.pad_token_id)
@@ -241,26 +256,18 @@ class SentenceStream:
 
     def __init__(self, streamer: BaseStreamer, job: DocumentJob, config: DocMTConfig):
         self.streamer, self.job, self.config = streamer, job, config
-        self.num_sent = 0
+        self.num_units = self.num_sent = 0
         streamer.put(torch.tensor([config.decoder_start_token_id]))
 
     def update(self) -> None:
         """Send what has become ready."""
-        ready = len(self.job.sentences)
-        for owner, translations in zip(self.job.owners, self.job.translations, strict=True):
-            if not translations:
-                ready = owner
-                break
-        if ready == self.num_sent:
-            return
-        done = DocumentJob(
-            self.job.sentences[:ready],
-            self.job.target_prefix[:ready],
-            self.job.units,
-            [owner for owner in self.job.owners if owner < ready],
-            self.job.translations[: sum(owner < ready for owner in self.job.owners)],
-        )
-        for index, sentence in enumerate(assemble(done, 0)[self.num_sent :], start=self.num_sent):
+        num_units = self.num_units
+        while num_units < len(self.job.units) and self.job.translations[num_units]:
+            num_units += 1
+        self.num_units = num_units
+        is_done = num_units == len(self.job.units)
+        ready = len(self.job.sentences) if is_done else self.job.owners[num_units]
+        for index, sentence in enumerate(assemble(self.job, 0, self.num_sent, ready), start=self.num_sent):
             is_last = index == len(self.job.sentences) - 1
             closing = self.config.eos_token_id if is_last else self.config.sep_token_id
             self.streamer.put(torch.tensor([*sentence.ids, closing]))
@@ -273,8 +280,8 @@ def _check_single_document(
     if num_return_sequences > 1:
         if num_documents != 1:
             raise ValueError(
-                f"`num_return_sequences={num_return_sequences}` is for one document a call, got {num_documents}: a batch "
-                "returns one translation a document."
+                f"`num_return_sequences={num_return_sequences}` is for one document a call, got {num_documents}: a "
+                "batch returns one translation a document."
             )
         beams = generation_config.num_beams or 1
         if not generation_config.do_sample and num_return_sequences > beams:
@@ -296,10 +303,11 @@ def _check_target_prefix(
         return [[] for _ in documents]
     if len(target_prefix) != len(documents):
         raise ValueError(
-            f"`target_prefix` must have one entry a document, got {len(target_prefix)} for {len(documents)} documents. "
-            "A document without given translations has an empty list."
+            f"`target_prefix` must have one entry a document, got {len(target_prefix)} for {len(documents)} "
+            "documents. A document without given translations has an empty list."
         )
-    forbidden = {config.eos_token_id, config.pad_token_id, config.bod_token_id, *config.separator_ids()}
+    special = (config.eos_token_id, config.pad_token_id, config.bod_token_id, *config.separator_ids())
+    forbidden = {token for token in special if token is not None}
     for index, (given, sentences) in enumerate(zip(target_prefix, documents, strict=True)):
         if len(given) > len(sentences):
             raise ValueError(
@@ -308,14 +316,17 @@ def _check_target_prefix(
         for place, ids in enumerate(given):
             if found := forbidden.intersection(ids):
                 raise ValueError(
-                    f"`target_prefix` of document {index}, sentence {place}, holds the special tokens {sorted(found)}: "
-                    "give each sentence as ids without special tokens, see `encode_sentences`."
+                    f"`target_prefix` of document {index}, sentence {place}, holds the special tokens "
+                    f"{sorted(found)}: give each sentence as ids without special tokens, see `encode_sentences`."
                 )
     return [[[int(token) for token in ids] for ids in given] for given in target_prefix]
 
 
 def _output(
-    documents: Sequence[Sequence[SentenceTranslation]], length_penalty: float, config: DocMTConfig
+    documents: Sequence[Sequence[SentenceTranslation]],
+    length_penalty: float,
+    config: DocMTConfig,
+    device: torch.device,
 ) -> DocumentTranslationOutput:
     sequences = [
         torch.tensor(
@@ -329,7 +340,7 @@ def _output(
     else:
         padded = torch.zeros((0, 1), dtype=torch.long)
     return DocumentTranslationOutput(
-        sequences=padded,
+        sequences=padded.to(device),
         sentences=[[sentence.ids for sentence in sentences] for sentences in documents],
         sentence_scores=[[sentence.score(length_penalty) for sentence in sentences] for sentences in documents],
         sentence_status=[[sentence.status for sentence in sentences] for sentences in documents],

@@ -1,9 +1,9 @@
 """
 Rules of document decoding as logits processors: which token may close a sentence, and when.
 
-They run inside the stock greedy search, beam search and sampling. A rule takes tokens away and never renormalises, and
-a token that is forced keeps its log-probability under the model, so that the score of a hypothesis stays the score that
-the model gives it.
+They run inside the stock greedy search, beam search and sampling. A rule takes tokens away and never renormalises,
+and a token that is forced keeps its log-probability under the model, so that the score of a hypothesis stays the score
+that the model gives it.
 """
 
 from collections.abc import Sequence
@@ -32,6 +32,14 @@ class SentenceRule:
     max_tokens: int
 
 
+def required_token(config: DocMTConfig, name: str) -> int:
+    """The id of a special token; a `ValueError` where the config has none."""
+    token = getattr(config, name)
+    if token is None:
+        raise ValueError(f"`{name}` of the model config is needed to decode documents, got None.")
+    return token
+
+
 def current_sentence(new_ids: torch.LongTensor, config: DocMTConfig) -> tuple[torch.LongTensor, torch.LongTensor]:
     """
     Where generated sequences stand.
@@ -57,7 +65,7 @@ class SentenceRulesProcessor(LogitsProcessor):
 
     Args:
         rules (`Sequence[Sequence[SentenceRule]]`):
-            For each of the Q sequences of the batch, one rule a sentence; the last one holds for all further sentences.
+            For each sequence of the batch, one rule a sentence; the last one holds for all further sentences.
         total_tokens (`Sequence[int | None]`):
             For each sequence, the number of new tokens after which `<eos>` alone is left; `None` for no such bound.
         prompt_length (`int`): Columns of the decoder input that were given, padding included.
@@ -87,14 +95,9 @@ class SentenceRulesProcessor(LogitsProcessor):
         self.min_tokens = table([[rule.min_tokens for rule in row] for row in padded])  # (rows, sentences)
         self.max_tokens = table([[rule.max_tokens for rule in row] for row in padded])
         # a missing closing token repeats the first one, which changes nothing
+        closers = [[rule.closing_tokens for rule in row] for row in padded]
         self.closing_tokens = table(
-            [
-                [
-                    [*rule.closing_tokens, *rule.closing_tokens[:1] * (most_closers - len(rule.closing_tokens))]
-                    for rule in row
-                ]
-                for row in padded
-            ]
+            [[[*tokens, *tokens[:1] * (most_closers - len(tokens))] for tokens in row] for row in closers]
         )  # (rows, sentences, closers)
         self.total_tokens = table([torch.iinfo(torch.long).max if bound is None else bound for bound in total_tokens])
         special = {
@@ -145,7 +148,7 @@ class SentenceNoRepeatNGramProcessor(LogitsProcessor):
         self.ngram_size, self.prompt_length, self.config = ngram_size, prompt_length, config
 
     def __call__(self, input_ids: torch.LongTensor, scores: torch.FloatTensor) -> torch.FloatTensor:
-        """Scores `(rows, V)` with minus infinity at every token that would complete an n-gram of the sentence again."""
+        """Scores `(rows, V)` with minus infinity at every token that would repeat an n-gram of the sentence."""
         new_ids = input_ids[:, self.prompt_length :]
         size = self.ngram_size
         if new_ids.shape[1] < size:
