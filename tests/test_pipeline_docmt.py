@@ -328,6 +328,7 @@ def test_marian_tokenizer_with_a_separator(make_model, tmp_path):
     )
     tokenizer.add_special_tokens({"sep_token": "<sep>"})
     model = make_model(
+        dtype=torch.float64,
         **{"vocab_size": len(tokenizer), "pad_token_id": tokenizer.pad_token_id, "bos_token_id": None},
         **{"eos_token_id": tokenizer.eos_token_id, "decoder_start_token_id": tokenizer.pad_token_id},
         **{"sep_token_id": tokenizer.sep_token_id, "bod_token_id": None, "sos_token_id": None},
@@ -337,5 +338,6 @@ def test_marian_tokenizer_with_a_separator(make_model, tmp_path):
     text = "the door is open\n\n it is late\n1"
     results = pipe([text, "go home"], batch_size=2, **SHORT)
     assert [len(result["sentences"]) for result in results] == [4, 1]
-    assert results == pipe([text, "go home"], **SHORT)
+    singles = pipe([text, "go home"], **SHORT)
+    assert [result["translation_text"] for result in results] == [result["translation_text"] for result in singles]
     assert results[0]["translation_text"].endswith("\n1")
