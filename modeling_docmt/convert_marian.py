@@ -145,13 +145,15 @@ def convert_generation_config(marian_generation_config: GenerationConfig) -> Gen
     Carry decoding options over: beams, lengths, forbidden tokens and so on.
 
     `forced_eos_token_id` is dropped, since it would end a document at the length limit of a sentence. That limit
-    becomes `max_sentence_tokens`, without the start token that `max_length` counts.
+    becomes `max_sentence_tokens`, without the start and the end token that `max_length` counts, and a sentence may be
+    empty, as it may there.
     """
     options = marian_generation_config.to_dict()
     for name in ("forced_eos_token_id", "bos_token_id", "transformers_version", "_from_model_config"):
         options.pop(name, None)
+    options["min_sentence_tokens"] = 0
     if options.get("max_length") is not None:
-        options["max_sentence_tokens"] = options["max_length"] - 1
+        options["max_sentence_tokens"] = options["max_length"] - 2
     return GenerationConfig(**options)
 
 
