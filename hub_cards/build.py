@@ -5,27 +5,40 @@ Fill the card of a model from result files, and say under which terms its traini
 
 Input: results of `training.evaluate` and `training.train`; the first of each kind is that of the model, further ones
 are systems to compare with. Facts that are no numbers come from `hub_cards/<model folder>.yaml`, licences from
-`hub_cards/data_licences.yaml`. Output: `README.md` and `LICENSE.md` in the model folder. A number that is in no result
-file is not in the card: its line is left out.
+`hub_cards/data_licences.yaml`. Output: `README.md` and `LICENSE.md` in the model folder, and with `--readme` the
+blocks `example` and `results` of the project's README. A number that is in no result file is not in the card: its line
+is left out.
 """
 
 import argparse
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import yaml
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
+from transformers import pipeline
 
+from hub_cards.sections import (
+    Json,
+    context_sentence,
+    data_rows,
+    decoding_sentence,
+    example_rows,
+    markdown_table,
+    result_source,
+    score_section,
+    training_lines,
+    training_title,
+)
 from training.results import write_text_atomic
 
 
 FOLDER = Path(__file__).resolve().parent
 METRIC_TYPES = {"s-BLEU": "bleu", "d-BLEU": "bleu", "chrF": "chrf", "TER": "ter"}
-NAMES_OF_SYSTEMS = {"copy": "copy of the source"}
-
-Json = dict[str, Any]
 
 
 def load_results(paths: Sequence[str | Path]) -> tuple[list[Json], list[Json]]:
@@ -100,161 +113,11 @@ def card_metadata(facts: Json, model_name: str, evaluation: Json | None) -> Mode
     )
 
 
-def score_section(model_name: str, evaluations: Sequence[Json]) -> Json:
-    """
-    Lay out the scores: the model, what it was compared with in its own result, then the systems of other results.
-
-    Returns:
-        `dict`: `measures`, `score_rows`, `signatures`, `difference_rows`, `resamples`; empty without an evaluation.
-    """
-    if not evaluations:
-        return {}
-    main, others = evaluations[0], evaluations[1:]
-    measures = list(main["test_sets"][0]["scores"])
-    section: Json = {"measures": measures, "score_rows": [], "signatures": {}, "difference_rows": []}
-    for test_set in main["test_sets"]:
-        name = test_set["name"]
-        systems = {f"**{model_name}**": test_set["scores"]}
-        for baseline, result in test_set["baselines"].items():
-            systems[NAMES_OF_SYSTEMS.get(baseline, baseline)] = result["scores"]
-            section["difference_rows"] += _differences(name, baseline, result)
-            section["resamples"] = result.get("bootstrap", {}).get("resamples", section.get("resamples"))
-        for other in others:
-            for entry in other["test_sets"]:
-                if entry["sha256"] == test_set["sha256"]:
-                    systems[other["name"]] = entry["scores"]
-        for system, scores in systems.items():
-            section["score_rows"].append([name, system, *(_score(scores.get(measure)) for measure in measures)])
-        section["signatures"] |= {measure: score["signature"] for measure, score in test_set["scores"].items()}
-    return section
-
-
-def _score(score: Json | None) -> str:
-    return "" if score is None else f"{score['score']:.1f}"
-
-
-def _differences(test_set: str, baseline: str, result: Json) -> list[list[str]]:
-    rows = []
-    for measure, found in result.get("bootstrap", {}).get("measures", {}).items():
-        low, high = found["interval"]
-        numbers = [f"{found['difference']:+.2f}", f"{low:+.2f} to {high:+.2f}", f"{found['p_value']:.3f}"]
-        rows.append([test_set, NAMES_OF_SYSTEMS.get(baseline, baseline), measure, *numbers])
-    return rows
-
-
-def decoding_sentence(evaluation: Json | None) -> str | None:
-    """Say how the scored translations were made."""
-    if not evaluation or "decoding" not in evaluation:
-        return None
-    options = evaluation["decoding"]
-    beams = "greedy search" if options["num_beams"] == 1 else f"beam search with {options['num_beams']} beams"
-    mode = f"`decoding={json.dumps(options['decoding'])}`"
-    sentence = f"The scores below were made with {mode} and {beams}, in {options['dtype']}"
-    kept = ("source_context", "source_context_sentences", "target_context_sentences", "length_penalty")
-    extra = [f"`{name}={options[name]!r}`" for name in kept if name in options]
-    return sentence + (f", {', '.join(extra)}" if extra else "") + "."
-
-
-def context_sentence(config: Json) -> str | None:
-    """Say what the model sees besides the sentence that it translates."""
-    sequence_format = config.get("sequence_format")
-    if sequence_format == "sentence":
-        return "It translates each sentence by itself; the sentences around it are not seen."
-    if sequence_format == "context_window":
-        count = config["context_sentences"]
-        noun = "sentence" if count == 1 else f"{count} sentences"
-        return f"It sees the {noun} before the one that it translates, and its own translation of them."
-    if sequence_format == "document":
-        return "It sees all sentences of a part of the document, and its own translation of those before."
-    return None
-
-
-def training_title(index: int, training: Json) -> str:
-    """Say whose training run this is."""
-    if index == 0:
-        start = training.get("init_from")
-        return "This model" + (f", which started from `{start}`:" if start else ":")
-    is_marian = training.get("architecture") == "marian"
-    kind = "a MarianMTModel of the same size" if is_marian else f"`{training['system']}`"
-    return f"For comparison, or as its start, {kind} (`{training['result_file']}`):"
-
-
-def training_lines(training: Json) -> list[str]:
-    """
-    Describe a training run and what it cost, one line a fact.
-
-    Args:
-        training (`dict`):
-            Result of `training.train`. Lines whose numbers are missing are left out.
-    """
-    run = training.get("run", {})
-    hardware, metrics = run.get("hardware", {}), training.get("metrics", {})
-    device = hardware.get("gpu") or hardware.get("cpu")
-    threads = hardware.get("torch_threads")
-    device_text = f"{device}, {threads} threads" if device and threads and "gpu" not in hardware else device
-    seconds = metrics.get("train_runtime")
-    candidates = [
-        ("System `{}`", (training.get("system"),)),
-        ("{:,} parameters", (training.get("parameters"),)),
-        ("{:,} training sequences, {:,} target tokens", _both(training, "train_sequences", "train_target_tokens")),
-        ("{:,} updates of {:,} tokens", _both(training, "updates", "train_batch_tokens")),
-        ("{:.2f} passes over the texts", (training.get("epochs"),)),
-        ("Cost: {:.0f} minutes, {:.1f} CPU hours", (_over(seconds, 60), _over(training.get("cpu_seconds"), 3600))),
-        ("Hardware: {}", (device_text,)),
-        ("Precision: {}; seed {}", (training.get("precision"), training.get("seed"))),
-        ("Code: commit `{}`", (run.get("commit"),)),
-        ("Command: `{}`", (run.get("command"),)),
-    ]
-    return [text.format(*values) for text, values in candidates if None not in values]
-
-
-def _both(result: Json, *keys: str) -> tuple[Any, ...]:
-    return tuple(result.get(key) for key in keys)
-
-
-def _over(value: float | None, unit: float) -> float | None:
-    return None if value is None else value / unit
-
-
-def data_rows(trainings: Sequence[Json], licences: Json) -> list[list[str]]:
-    """
-    List the training texts with their origin and licence.
-
-    Raises:
-        `ValueError`: for a training file whose licence is not known; such a model must not be published.
-    """
-    rows = []
-    # those of the run that the model started from are in its weights too
-    files = dict.fromkeys(file for training in trainings for file in training["train_files"])
-    for file in files:
-        name = Path(file).name.removesuffix(".gz").removesuffix(".jsonl")
-        entry = licences.get(name.split(".")[-1])
-        if entry is None:
-            raise ValueError(
-                f"there is no licence for the training file {file!r}. Add it to hub_cards/data_licences.yaml, or "
-                "train without it."
-            )
-        rows.append([f"{entry['origin']} (`{name}`)", entry["licence"], entry.get("note", "")])
-    return rows
-
-
-def translate_example(model_dir: Path, example: Sequence[Json]) -> list[str]:
+def translate_example(model_dir: Path, example: Sequence[Json], **options: Any) -> list[str]:
     """Translate the example document with the model in the folder, as a user of the card would."""
-    from transformers import pipeline
-
     translator = pipeline("translation", model=str(model_dir), trust_remote_code=True)
-    (output,) = translator([[sentence["source"] for sentence in example]])
+    (output,) = translator([[sentence["source"] for sentence in example]], **options)
     return [sentence["translation"] for sentence in output["sentences"]]
-
-
-def example_rows(example: Sequence[Json], translations: Sequence[str]) -> list[list[str]]:
-    """Set wrong translations beside what was wanted; what came out as wanted, or is only context, is left out."""
-    rows = []
-    for sentence, translation in zip(example, translations, strict=True):
-        if "why" in sentence and translation != sentence["wanted"]:
-            cells = (sentence["source"], translation, sentence["wanted"], sentence["why"])
-            rows.append([cell.replace("|", "\\|") for cell in cells])
-    return rows
 
 
 def build_card(
@@ -306,15 +169,6 @@ def build_card(
     )
 
 
-def result_source(evaluation: Json | None) -> str | None:
-    """Name the result file behind the numbers, with its commit and date."""
-    if evaluation is None:
-        return None
-    run = evaluation["run"]
-    commit = f", commit `{run['commit'][:12]}`" if "commit" in run else ""
-    return f"All numbers are from `{evaluation['result_file']}` of {run['date'][:10]}{commit}."
-
-
 def build_licence(model_name: str, rows: Sequence[Sequence[str]]) -> str:
     """Write `LICENSE.md`, which `license_link` of the card names."""
     lines = [
@@ -327,11 +181,54 @@ def build_licence(model_name: str, rows: Sequence[Sequence[str]]) -> str:
         "Whether weights are derived from the texts in that sense has not been settled. No terms are added to those",
         "of the texts: name them when you pass the weights on, and respect the strictest of their licences.",
         "",
-        "| text | licence as stated there | remark |",
-        "|---|---|---|",
-        *("| " + " | ".join(row) + " |" for row in rows),
+        *markdown_table(["text", "licence as stated there", "remark"], rows),
     ]
     return "\n".join(lines) + "\n"
+
+
+def readme_results(model_name: str, evaluations: Sequence[Json]) -> list[str]:
+    """Write the results block of the project's README: the scores, how they were made, and from which file."""
+    section = score_section(model_name, evaluations)
+    signatures = "; ".join(dict.fromkeys(f"`{signature}`" for signature in section["signatures"].values()))
+    return [
+        *markdown_table(["test set", "system", *section["measures"]], section["score_rows"], texts=2),
+        "",
+        f"{decoding_sentence(evaluations[0]) or ''} {result_source(evaluations[0])} Signatures: {signatures}.".strip(),
+    ]
+
+
+def readme_example(config: Json, example: Sequence[Json], translate: Callable[..., list[str]]) -> list[str]:
+    """
+    Write the example block of the project's README: two sentences with context, and without where the model has any.
+
+    Args:
+        config (`dict`):
+            `config.json` of the model.
+        example (`Sequence[dict]`):
+            Sentences with `source`.
+        translate (`Callable`):
+            From sentences and options of `generate()` to translations.
+    """
+    document = list(example)[:2]
+    rows = [["source", " ".join(sentence["source"] for sentence in document)]]
+    if config.get("sequence_format") != "sentence":
+        rows.append(["translated together", " ".join(translate(document))])
+    rows.append(["each sentence alone", " ".join(translate(document, decoding="sentence"))])
+    return markdown_table(["", ""], rows)
+
+
+def fill_block(text: str, name: str, lines: Sequence[str]) -> str:
+    """
+    Put lines between the comments `<!-- name:begin … -->` and `<!-- name:end -->` of a Markdown text.
+
+    Raises:
+        `ValueError`: where the text has no such block.
+    """
+    block = re.compile(rf"(<!-- {name}:begin[^\n]*-->\n).*?(<!-- {name}:end -->)", flags=re.DOTALL)
+    if not block.search(text):
+        raise ValueError(f"there is no block {name!r}: put `<!-- {name}:begin -->` and `<!-- {name}:end -->` in.")
+    content = "\n".join(lines)
+    return block.sub(lambda found: f"{found[1]}{content}\n{found[2]}", text)
 
 
 def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace:
@@ -341,6 +238,7 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     parser.add_argument("--model_dir", required=True, help="model folder, where README.md and LICENSE.md go")
     parser.add_argument("--model_name", help="name on the Hub, such as user/name; by default that of the folder")
     parser.add_argument("--facts", help="YAML of what is no number; by default hub_cards/<model folder>.yaml")
+    parser.add_argument("--readme", help="README of the project, whose blocks `example` and `results` are filled")
     return parser.parse_args(arguments)
 
 
@@ -352,7 +250,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     licences = load_yaml(FOLDER / "data_licences.yaml")
     evaluations, trainings = load_results(options.results)
     config_file = model_dir / "config.json"
-    has_model = config_file.is_file()
+    config = json.loads(config_file.read_text(encoding="utf-8")) if config_file.is_file() else None
+    example = facts.get("example", [])
     model_name = options.model_name or model_dir.resolve().name
     card = build_card(
         facts,
@@ -360,11 +259,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
         evaluations,
         trainings,
         model_name=model_name,
-        config=json.loads(config_file.read_text(encoding="utf-8")) if has_model else None,
-        translations=translate_example(model_dir, facts.get("example", [])) if has_model else None,
+        config=config,
+        translations=translate_example(model_dir, example) if config else None,
     )
     write_text_atomic(model_dir / "README.md", str(card).rstrip() + "\n")
     write_text_atomic(model_dir / "LICENSE.md", build_licence(model_name, data_rows(trainings, licences)))
+    if options.readme is not None:
+        text = Path(options.readme).read_text(encoding="utf-8")
+        if evaluations:
+            text = fill_block(text, "results", readme_results(model_name, evaluations))
+        if config and example:
+            text = fill_block(text, "example", readme_example(config, example, partial(translate_example, model_dir)))
+        write_text_atomic(options.readme, text)
     print(f"wrote {model_dir / 'README.md'} and {model_dir / 'LICENSE.md'}")
 
 

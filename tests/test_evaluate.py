@@ -196,11 +196,12 @@ def test_shortened_options_are_not_guessed(test_set, reference_lines):
         parse_arguments(["--hypo", str(reference_lines), "--data", str(test_set)])
 
 
-def test_options_can_stand_in_a_yaml_file(tmp_path):
+def test_options_can_stand_in_a_yaml_file(tmp_path, monkeypatch):
+    monkeypatch.setenv("DOCMT_DATA", "folder")
     path = tmp_path / "evaluate.yaml"
-    path.write_text("data: [test.jsonl]\nmodel: outputs/m\nnum_beams: 1\n", encoding="utf-8")
+    path.write_text("data: [$DOCMT_DATA/test.jsonl]\nmodel: outputs/m\nnum_beams: 1\n", encoding="utf-8")
     parsed = parse_arguments([str(path)])
-    assert (parsed.data, parsed.model, parsed.num_beams) == (["test.jsonl"], "outputs/m", 1)
+    assert (parsed.data, parsed.model, parsed.num_beams) == (["folder/test.jsonl"], "outputs/m", 1)
 
 
 @pytest.fixture

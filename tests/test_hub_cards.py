@@ -11,7 +11,8 @@ import yaml
 from huggingface_hub import ModelCard
 
 from hub_cards import build
-from hub_cards.build import build_card, data_rows, example_rows, load_results, load_yaml, main
+from hub_cards.build import build_card, fill_block, load_results, load_yaml, main, translate_example
+from hub_cards.sections import data_rows, example_rows
 from training.evaluate import EvaluationArguments, evaluate
 
 
@@ -186,13 +187,29 @@ def test_command_writes_card_and_licence(tmp_path, evaluation, monkeypatch):
     folder = tmp_path / "docmt-tiny-en-de"
     folder.mkdir()
     (folder / "config.json").write_text(json.dumps(CONFIG), encoding="utf-8")
-    monkeypatch.setattr(build, "translate_example", lambda model_dir, example: ["Falsch." for _ in example])
-    main([str(tmp_path / "eval.json"), str(tmp_path / "train.json"), "--model_dir", str(folder)])
+    monkeypatch.setattr(build, "translate_example", lambda model_dir, example, **options: ["Falsch."] * len(example))
+    readme = tmp_path / "README.md"
+    blocks = "<!-- {0}:begin (made) -->\nold\n<!-- {0}:end -->\n"
+    readme.write_text("before\n" + blocks.format("example") + blocks.format("results") + "after\n", encoding="utf-8")
+    results = [str(tmp_path / "eval.json"), str(tmp_path / "train.json")]
+    main([*results, "--model_dir", str(folder), "--readme", str(readme)])
+    text = readme.read_text(encoding="utf-8")
+    assert text.startswith("before\n<!-- example:begin (made) -->\n| ")
+    assert text.endswith("<!-- results:end -->\nafter\n")
+    assert "| each sentence alone | Falsch. Falsch. |" in text
+    assert "| **docmt-tiny-en-de** | " in text
+    assert "BLEU|nrefs:1" in text
+    assert "old" not in text
     card = ModelCard.load(folder / "README.md")
     assert card.data.license_link == "LICENSE.md"
     assert "| Falsch. |" in card.text
     assert str(tmp_path) not in str(card)
     assert "wesnoth" in (folder / "LICENSE.md").read_text(encoding="utf-8")
+
+
+def test_a_readme_without_the_block_is_refused():
+    with pytest.raises(ValueError, match="there is no block 'results'"):
+        fill_block("text", "results", ["| a |"])
 
 
 def test_a_file_that_is_no_result_is_named(tmp_path):
@@ -211,3 +228,13 @@ def test_shipped_card_is_complete():
     assert card.data.eval_results
     assert "{%" not in str(card)
     assert Path(file.parent / card.data.license_link).is_file()
+
+
+def test_the_example_is_translated_by_the_model_in_the_folder(tmp_path, make_model, tokenizer):
+    make_model("concat-adj", context_sentences=1).save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    translations = translate_example(tmp_path, FACTS["example"], max_sentence_tokens=5)
+    assert len(translations) == len(FACTS["example"])
+    alone = translate_example(tmp_path, FACTS["example"][1:2], decoding="sentence", max_sentence_tokens=5)
+    together = translate_example(tmp_path, FACTS["example"][:2], decoding="sentence", max_sentence_tokens=5)
+    assert together[1:] == alone

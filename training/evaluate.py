@@ -11,6 +11,7 @@ their recipe: signature, decoding mode, hash of data and weights, commit, versio
 (the copied source, or a second system's hypotheses) the differences come with a paired bootstrap over documents.
 """
 
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -82,7 +83,9 @@ class EvaluationArguments:
         metadata={"help": "Folder for the translations: `<test set>.jsonl` with status and score."},
     )
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
+        # in a YAML file there is no shell that fills in "$DOCMT_DATA/…"
+        self.data = [os.path.expandvars(path) for path in self.data]
         if (self.model is None) == (self.hypotheses is None):
             raise ValueError(
                 "give either `--model` or `--hypotheses`: the one says what to translate with, the other "

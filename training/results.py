@@ -25,7 +25,7 @@ import torch
 
 PACKAGES = ("docmt", "torch", "transformers", "tokenizers", "datasets", "accelerate", "sacrebleu", "numpy")
 # a change outside these cannot change a number
-CODE_FOLDERS = ("modeling_docmt", "training", "hub_cards")
+CODE_PATHS = ("modeling_docmt", ":(glob)training/*.py", "training/configs")
 
 
 def portable_path(path: str | os.PathLike) -> str:
@@ -89,7 +89,7 @@ def commit_info() -> dict[str, Any]:
     Return the commit of the code that is running, and whether the code differs from it.
 
     Returns:
-        `dict`: `commit` (full hash) and `dirty` (True where a tracked file of the code differs); empty for an
+        `dict`: `commit` (full hash) and `dirty` (True where the code differs); empty for an
         installed copy, which belongs to no checkout, and where git is absent.
     """
     # an installed copy may sit in a virtual environment inside the checkout of something else
@@ -98,10 +98,7 @@ def commit_info() -> dict[str, Any]:
     commit = _git("rev-parse", "HEAD")
     if not commit:
         return {}
-    return {
-        "commit": commit,
-        "dirty": bool(_git("status", "--porcelain", "--untracked-files=no", "--", *CODE_FOLDERS)),
-    }
+    return {"commit": commit, "dirty": bool(_git("status", "--porcelain", "--", *CODE_PATHS))}
 
 
 def package_versions() -> dict[str, str]:
