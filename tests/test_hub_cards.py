@@ -238,3 +238,14 @@ def test_the_example_is_translated_by_the_model_in_the_folder(tmp_path, make_mod
     alone = translate_example(tmp_path, FACTS["example"][1:2], decoding="sentence", max_sentence_tokens=5)
     together = translate_example(tmp_path, FACTS["example"][:2], decoding="sentence", max_sentence_tokens=5)
     assert together[1:] == alone
+
+
+def test_snippet_runs_beside_the_model_folder(card, tmp_path, make_model, tokenizer, monkeypatch, capsys):
+    folder = tmp_path / "docmt-tiny-en-de"
+    make_model("sentence-level").save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    monkeypatch.chdir(tmp_path)
+    (snippet,) = re.findall(r"```python\n(.*?)```", str(card), flags=re.S)
+    exec(compile(snippet, "card", "exec"), {})
+    printed = capsys.readouterr().out.splitlines()
+    assert [line.split(" -> ")[0] for line in printed] == ["The lighthouse is old.", "It was built by sailors."]
