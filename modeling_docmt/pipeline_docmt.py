@@ -207,15 +207,16 @@ class DocumentTranslationPipeline(Pipeline):
 
     def _prepare_sentences(self, sources: Sequence[str], texts: Sequence[str]) -> list[PreparedSentence]:
         limit = self._max_sentence_tokens()
-        lengths: Iterator[int] = iter(())
-        if limit is not None:
-            lengths = map(len, encode_sentences(self.tokenizer, [text for text in texts if has_letters(text)]))
+        lengths = map(len, encode_sentences(self.tokenizer, [text for text in texts if has_letters(text)]))
         sentences = []
         for source, text in zip(sources, texts, strict=True):
-            pieces: list[str] = [text] if has_letters(text) else []
+            pieces: list[str] = []
             joiners: list[str] = []
-            if pieces and limit is not None and next(lengths) > limit:
-                pieces, joiners = split_long_sentence(text, limit, self._count_tokens)
+            # a text that the tokenizer drops as a whole is copied, too
+            if has_letters(text) and (length := next(lengths)) > 0:
+                pieces = [text]
+                if limit is not None and length > limit:
+                    pieces, joiners = split_long_sentence(text, limit, self._count_tokens)
             sentences.append(PreparedSentence(source, text, tuple(pieces), tuple(joiners)))
         return sentences
 

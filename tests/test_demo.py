@@ -37,7 +37,7 @@ def test_document_model_is_shown_with_and_without_context(save_checkpoint, capsy
     main(["--model", save_checkpoint("concat-document"), "--num_beams", "2", "--file", str(tmp_path / "letter.txt")])
     output = capsys.readouterr().out
     assert "with context" in output and "each sentence alone" in output
-    assert "4 sentences" in output
+    assert "3 sentences" in output
     assert "The door" not in output
 
 

@@ -95,6 +95,15 @@ def test_text_without_a_letter_comes_back_without_the_model(pipe, generate_input
     assert generate_inputs == []
 
 
+def test_text_that_the_tokenizer_drops_is_copied(pipe, generate_inputs, monkeypatch):
+    from modeling_docmt import pipeline_docmt
+
+    monkeypatch.setattr(pipeline_docmt, "encode_sentences", lambda _, texts: [[] for _ in texts])
+    result = pipe("ﾞ\nʰ", **SHORT)
+    assert statuses(result) == ["copied", "copied"]
+    assert generate_inputs == [] and result["translation_text"] == "ﾞ\nʰ"
+
+
 def test_copied_and_empty_sentences_never_enter_the_sequence(pipe, generate_inputs, tokenizer):
     pipe("The door.\n\n---\n2\nIt is late.", **SHORT)
     (input_ids,) = generate_inputs
