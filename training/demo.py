@@ -93,10 +93,8 @@ def translate(pipe: Any, text: str, **options: Any) -> tuple[dict[str, Any], str
     result = pipe(text, **options)
     seconds = time.perf_counter() - start
     tokens = count_tokens(pipe, result)
-    speed = (
-        f"{len(result['sentences'])} sentences, {tokens} tokens in {seconds:.2f} s ({tokens / seconds:.0f} tokens/s)"
-    )
-    return result, speed
+    count = sum(sentence["status"] != "empty" for sentence in result["sentences"])
+    return result, f"{count} sentences, {tokens} tokens in {seconds:.2f} s ({tokens / seconds:.0f} tokens/s)"
 
 
 def demonstrate(text: str, model: str, num_beams: int, segmentation: str, width: int) -> str:
