@@ -1,13 +1,12 @@
 """A converted Marian model must be the same model: logits, greedy and beam-search translations, after saving too."""
 
-import json
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-import sentencepiece
 import torch
+from marian_models import LONGEST, VOCAB_SIZE, random_marian, write_opus_checkpoint
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, MarianConfig, MarianMTModel, MarianTokenizer
 
 from modeling_docmt import DocMTForConditionalGeneration, DocumentTranslationPipeline
@@ -22,8 +21,6 @@ from modeling_docmt.documents_docmt import decode_documents, encode_documents
 from modeling_docmt.formatting_docmt import neutral_to_sentences, sentences_to_neutral
 
 
-VOCAB_SIZE = 97
-LONGEST = 60
 # OPUS-MT as it is (swish, scaled embeddings, one end token at 0, padding last) in small, and other values of each
 SHAPES = {
     "opus": {"encoder_layers": 2, "decoder_layers": 2, "activation_function": "swish", "scale_embedding": True},
@@ -40,31 +37,6 @@ SHAPES = {
         **{"pad_token_id": 3, "decoder_start_token_id": 5, "eos_token_id": 11, "forced_eos_token_id": 11},
     },
 }
-
-
-def random_marian(vocab_size: int = VOCAB_SIZE, seed: int = 0, **changes) -> MarianMTModel:
-    settings = {
-        **{"vocab_size": vocab_size, "d_model": 32, "encoder_attention_heads": 4, "decoder_attention_heads": 4},
-        **{"encoder_ffn_dim": 48, "decoder_ffn_dim": 48, "max_position_embeddings": 128, "init_std": 0.2},
-        **{"pad_token_id": vocab_size - 1, "decoder_start_token_id": vocab_size - 1},
-        **{"eos_token_id": 0, "forced_eos_token_id": 0, **changes},
-    }
-    torch.manual_seed(seed)
-    model = MarianMTModel(MarianConfig(**settings)).eval()
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            if name.endswith("bias"):
-                parameter.normal_(std=0.1)
-            # signs at random, or the model repeats the token that it has just read
-            elif "layer_norm" in name:
-                parameter.normal_(std=2.0)
-        model.final_logits_bias.normal_(std=0.5)
-    model.generation_config.update(
-        **{"max_length": LONGEST, "bad_words_ids": [[model.config.pad_token_id]], "bos_token_id": 0, "num_beams": 2},
-        # random models never end; this way all hypotheses do, at lengths of their own
-        exponential_decay_length_penalty=(2, 1.06),
-    )
-    return model
 
 
 def random_sentences(config: MarianConfig, lengths: list[int]) -> list[list[int]]:
@@ -205,27 +177,8 @@ def test_options_that_marian_models_ignore_are_refused(switch):
 
 @pytest.fixture(scope="module")
 def opus_folder(tmp_path_factory, toy_documents) -> Path:
-    """A checkpoint like those of OPUS-MT: two sentencepiece models, one vocabulary, random weights."""
     folder = tmp_path_factory.mktemp("opus-mt-en-de")
-    pieces: dict[str, None] = {}
-    for side, name in (("src", "source"), ("tgt", "target")):
-        sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=iter([s for record in toy_documents for s in record[side]]),
-            model_prefix=str(folder / name),
-            **{"vocab_size": 160, "character_coverage": 1.0, "hard_vocab_limit": False, "minloglevel": 2},
-        )
-        (folder / f"{name}.model").rename(folder / f"{name}.spm")
-        model = sentencepiece.SentencePieceProcessor(model_file=str(folder / f"{name}.spm"))
-        pieces |= dict.fromkeys(model.id_to_piece(i) for i in range(len(model)) if not model.is_control(i))
-    pieces.pop("<unk>")
-    vocabulary = {piece: index for index, piece in enumerate(["</s>", "<unk>", *pieces, "<pad>"])}
-    (folder / "vocab.json").write_text(json.dumps(vocabulary), encoding="utf-8")
-    tokenizer = MarianTokenizer(
-        *(str(folder / name) for name in ("source.spm", "target.spm", "vocab.json")),
-        **{"source_lang": "en", "target_lang": "de"},
-    )
-    tokenizer.save_pretrained(folder)
-    random_marian(vocab_size=len(vocabulary), **SHAPES["opus"]).save_pretrained(folder)
+    write_opus_checkpoint(folder, toy_documents, **SHAPES["opus"])
     return folder
 
 
