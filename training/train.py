@@ -234,7 +234,7 @@ def describe_run(
         "kind": "training",
         "system": model_args.system,
         "architecture": model_args.architecture,
-        "parameters": sum(p.numel() for p in model.parameters()),
+        "parameters": sum(p.numel() for p in model.parameters() if p.requires_grad),
         "config_overrides": model_args.config_overrides,
         "init_from": None if model_args.init_from is None else portable_path(model_args.init_from),
         "source_lang": config.source_lang,

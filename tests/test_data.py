@@ -1,0 +1,93 @@
+import itertools
+
+import pytest
+import torch
+from datasets import Dataset
+
+from modeling_docmt import DocMTConfig
+from training.data import TokenBudgetBatchSampler, TranslationCollator, build_sequences, encode_corpus
+
+
+def test_sequences_of_each_system_hold_what_the_papers_say():
+    source, target = [[300], [301, 302]], [[400, 401], [402]]
+    sentence = build_sequences(source, target, DocMTConfig())
+    assert sentence == [([300, 3], [400, 401, 3]), ([301, 302, 3], [402, 3])]
+    adjacent = build_sequences(source, target, DocMTConfig.from_system("concat-adj", context_sentences=1))
+    assert adjacent == [
+        ([5, 4, 300, 3], [5, 4, 400, 401, 3]),
+        ([300, 4, 301, 302, 3], [400, 401, 4, 402, 3]),
+    ]
+    whole = build_sequences(source, target, DocMTConfig.from_system("concat-document"))
+    assert whole == [([300, 4, 301, 302, 3], [400, 401, 4, 402, 3])]
+
+
+def test_a_pair_with_an_empty_side_is_left_out_of_training():
+    assert build_sequences([[300], [], [301]], [[400], [401], []], DocMTConfig()) == [([300, 3], [400, 3])]
+
+
+def test_encoding_a_corpus_counts_and_drops_long_sequences(tokenizer, toy_documents):
+    documents = Dataset.from_list([{k: r[k] for k in ("id", "src", "tgt")} for r in toy_documents])
+    everything = encode_corpus(documents, tokenizer, DocMTConfig())
+    assert set(everything.column_names) >= {"input_ids", "labels", "length"}
+    pairs = [(s, t) for r in toy_documents for s, t in zip(r["src"], r["tgt"], strict=True) if s and t]
+    assert len(everything) == len(pairs)
+    assert tokenizer.decode(everything[0]["labels"], skip_special_tokens=True).strip() == pairs[0][1]
+    limited = encode_corpus(documents, tokenizer, DocMTConfig(), max_source_length=20, max_target_length=20)
+    expected = [n for n in zip(everything["source_length"], everything["target_length"], strict=True) if max(n) <= 20]
+    assert len(limited) == len(expected) < len(everything)
+
+
+def test_collator_pads_on_the_right_and_shifts_the_labels():
+    batch = TranslationCollator(pad_token_id=1, decoder_start_token_id=2)(
+        [{"input_ids": [300, 301, 3], "labels": [400, 3]}, {"input_ids": [300, 3], "labels": [401, 402, 403, 3]}]
+    )
+    assert batch["input_ids"].tolist() == [[300, 301, 3], [300, 3, 1]]
+    assert batch["attention_mask"].tolist() == [[1, 1, 1], [1, 1, 0]]
+    assert batch["labels"].tolist() == [[400, 3, -100, -100], [401, 402, 403, 3]]
+    assert batch["decoder_input_ids"].tolist() == [[2, 400, 1, 1], [2, 401, 402, 403]]
+
+
+def test_collator_keeps_a_source_token_that_equals_the_pad_token_visible():
+    """Marian starts decoding with its pad token: lengths come from the rows, never from ids."""
+    batch = TranslationCollator(1, 1)([{"input_ids": [1, 1], "labels": [1]}, {"input_ids": [3], "labels": [3]}])
+    assert batch["attention_mask"].tolist() == [[1, 1], [1, 0]]
+
+
+def test_collator_rounds_lengths_up_when_asked():
+    batch = TranslationCollator(1, 2, pad_to_multiple_of=8)([{"input_ids": [300, 3], "labels": [400, 3]}])
+    assert batch["input_ids"].shape == batch["labels"].shape == torch.Size([1, 8])
+
+
+LENGTHS = [3, 50, 7, 7, 9, 30, 4, 21, 8, 8, 8, 2]
+
+
+def test_batches_cover_every_row_once_within_the_budget():
+    batches = TokenBudgetBatchSampler(LENGTHS, max_tokens=32).batches()
+    assert sorted(itertools.chain(*batches)) == list(range(len(LENGTHS)))
+    for batch in batches:
+        longest = max(LENGTHS[i] for i in batch)
+        assert longest * len(batch) <= 32 or len(batch) == 1
+
+
+def test_order_depends_on_seed_and_epoch_alone():
+    lengths = [5 + i % 7 for i in range(200)]
+    first, second = (TokenBudgetBatchSampler(lengths, 40, seed=3) for _ in range(2))
+    assert list(first) == list(second)
+    second.set_epoch(1)
+    assert list(first) != list(second)
+    first.set_epoch(1)
+    assert list(first) == list(second)
+    assert list(TokenBudgetBatchSampler(lengths, 40, seed=4)) != list(TokenBudgetBatchSampler(lengths, 40, seed=3))
+
+
+def test_every_process_gets_as_many_batches():
+    sampler = TokenBudgetBatchSampler(LENGTHS, 32, multiple_of=4)
+    assert len(sampler) % 4 == 0
+    assert set(itertools.chain(*sampler)) == set(range(len(LENGTHS)))
+
+
+def test_bad_budgets_and_empty_corpora_are_refused():
+    with pytest.raises(ValueError, match="`max_tokens` must be positive, got 0"):
+        TokenBudgetBatchSampler(LENGTHS, 0)
+    with pytest.raises(ValueError, match="no training sequence"):
+        TokenBudgetBatchSampler([], 100)
