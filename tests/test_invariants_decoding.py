@@ -1,0 +1,220 @@
+"""Facts that hold in every way of decoding (INV-F1 to F6 of the equations, and the independence of the batch)."""
+
+import itertools
+
+import pytest
+import torch
+from decoding_models import FIRST_WORD, MODES, SYSTEMS, batch, random_documents, tiny_model, translate
+from transformers.generation import GenerationMixin
+
+from modeling_docmt.formatting_docmt import format_sequence
+
+
+def assert_same_translation(first, second, tolerance: float = 1e-10) -> None:
+    assert first.sentences == second.sentences
+    assert first.sentence_status == second.sentence_status
+    scores = [list(itertools.chain(*output.sentence_scores)) for output in (first, second)]
+    torch.testing.assert_close(*map(torch.tensor, scores), rtol=0, atol=tolerance)
+
+
+@pytest.mark.parametrize("num_beams", [1, 4])
+@pytest.mark.parametrize("system", ["concat-document", "indexed"])
+def test_kept_decoder_states_give_what_recomputing_gives(system, num_beams):
+    # fails if holes are counted as positions, or if short sentences are padded on the right
+    for seed in range(2):
+        model = tiny_model(system, seed=seed)
+        documents = random_documents(seed, 5)
+        options = {"decoding": "sequential", "num_beams": num_beams}
+        kept = translate(model, documents, **options)
+        recomputed = translate(model, documents, reuse_cache=False, **options)
+        assert_same_translation(kept, recomputed)
+
+
+@pytest.mark.parametrize("system", ["concat-document", "indexed"])
+def test_greedy_sequential_decoding_equals_counted_decoding(system):
+    # fails if the closing token that is due is off by one in either mode
+    num_compared = 0
+    for seed in range(4):
+        model = tiny_model(system, seed=seed)
+        documents = random_documents(seed, 4)
+        sequential = translate(model, documents, decoding="sequential", min_sentence_tokens=0)
+        counted = translate(model, documents, decoding="counted", min_sentence_tokens=0)
+        assert_same_translation(sequential, counted)
+        num_compared += sum(len(set(map(tuple, sentences))) > 1 for sentences in counted.sentences)
+    assert num_compared > 3, "documents with different sentences are needed to say anything"
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_as_many_sentences_come_out_as_went_in(system, mode):
+    # fails if surplus sentences are not joined, or if empty sentences enter the model
+    documents = [[], [[]], [[], []], *random_documents(7, 3)]
+    # one model that never ends a sentence, one that ends each at once
+    for closing_bias in (-5.0, 12.0):
+        model = tiny_model(system, closing_bias=closing_bias)
+        output = translate(model, documents, num_beams=2, max_sentence_tokens=5, **MODES[mode])
+        for document, sentences, scores, status, alignment in zip(
+            documents,
+            output.sentences,
+            output.sentence_scores,
+            output.sentence_status,
+            output.alignment,
+            strict=True,
+        ):
+            assert len(document) == len(sentences) == len(scores) == len(status) == len(alignment)
+            assert [not sentence for sentence in document] == [name == "empty" for name in status]
+
+
+@pytest.mark.parametrize("num_beams", [1, 4])
+@pytest.mark.parametrize("system", ["concat-document", "indexed"])
+def test_one_sentence_is_the_same_in_all_modes(system, num_beams):
+    # fails if sequential decoding ends the last sentence with a separator
+    model = tiny_model(system)
+    separator = 10 if system == "indexed" else model.config.sep_token_id
+    for document in random_documents(3, 4, most_sentences=1, lengths=(1, 4, 7)):
+        counted = translate(model, [document], decoding="counted", num_beams=num_beams)
+        full = translate(model, [document], decoding="sequential", num_beams=num_beams)
+        growing = translate(
+            model,
+            [document],
+            decoding="sequential",
+            source_context="prefix",
+            suppress_tokens=[separator],
+            num_beams=num_beams,
+        )
+        assert_same_translation(full, counted)
+        assert_same_translation(growing, counted)
+
+
+def test_a_beam_of_the_whole_vocabulary_finds_the_best_sentence_of_one_token():
+    # fails if scores are divided by a length that leaves out the closing token
+    model = tiny_model("sentence-level", closing_bias=0.0)
+    config = model.config
+    source = [FIRST_WORD, FIRST_WORD + 3]
+    output = translate(
+        model, [[source]], num_beams=config.vocab_size, max_sentence_tokens=1, length_penalty=1.0, early_stopping=False
+    )
+    words = list(range(FIRST_WORD, config.vocab_size))
+    # tokens of the vocabulary that are no special token: <unk> and the spares too
+    words += [token for token in range(FIRST_WORD) if token not in special_tokens(config)]
+    with torch.no_grad():
+        logits = model(
+            input_ids=torch.tensor([format_sequence([source], config)] * len(words)),
+            decoder_input_ids=torch.tensor([[config.decoder_start_token_id, word] for word in words]),
+        ).logits.log_softmax(-1)
+    scores = [(logits[row, 0, word] + logits[row, 1, config.eos_token_id]) / 2 for row, word in enumerate(words)]
+    best = max(range(len(words)), key=lambda row: scores[row])
+    assert output.sentences == [[[words[best]]]]
+    assert output.sentence_scores[0][0] == pytest.approx(scores[best].item(), abs=1e-10)
+
+
+def special_tokens(config) -> set:
+    return {
+        config.pad_token_id,
+        config.bos_token_id,
+        config.eos_token_id,
+        config.bod_token_id,
+        config.sos_token_id,
+        config.mask_token_id,
+        *config.separator_ids(),
+    }
+
+
+@pytest.mark.parametrize("closing_bias", [-5.0, 2.5])
+@pytest.mark.parametrize("mode", ["sentence", "counted", "sequential", "growing"])
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_teacher_forcing_reproduces_the_beam_score(system, mode, closing_bias, monkeypatch):
+    # fails if a rule renormalises, or if a forced token counts 0 (with a bias of -5 all ends are forced)
+    beam_scores = []
+    stock = GenerationMixin.generate
+
+    def spy(self, **kwargs):
+        output = stock(self, **{**kwargs, "return_dict_in_generate": True, "output_scores": True})
+        beam_scores.extend(output.sequences_scores.tolist())
+        return output.sequences
+
+    monkeypatch.setattr(GenerationMixin, "generate", spy)
+    model = tiny_model(system, closing_bias=closing_bias)
+    [document] = random_documents(5, 1, lengths=(1, 3, 5))
+    # one part and no context, so that each call of the stock search is one sum over what is kept
+    document = document[: model.config.context_sentences + 1] if system == "concat-adj" else document
+    assert len(document) > 1
+    output = translate(model, [document], num_beams=3, length_penalty=0.7, max_sentence_tokens=6, **MODES[mode])
+    lengths = [len(sentence) + 1 for sentence in output.sentences[0]]
+    sums = [score * length**0.7 for score, length in zip(output.sentence_scores[0], lengths, strict=True)]
+    if mode == "counted" and system != "sentence-level" and len(beam_scores) == 1:
+        assert beam_scores == pytest.approx([sum(sums) / sum(lengths) ** 0.7], abs=1e-5)
+    else:
+        assert sorted(beam_scores) == pytest.approx(sorted(output.sentence_scores[0]), abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("system", "mode"),
+    [
+        ("sentence-level", "sentence"),
+        ("concat-adj", "counted"),
+        ("concat-adj", "sequential"),
+        ("concat-document", "counted"),
+        ("concat-document", "free"),
+        ("concat-document", "sequential"),
+        ("concat-document", "growing"),
+        ("indexed", "doc2sent"),
+        ("indexed", "sequential"),
+    ],
+)
+def test_a_document_is_translated_the_same_in_any_batch(system, mode):
+    # fails if rows are bounded by the longest of the batch, or if padding on the left is attended
+    model = tiny_model(system, seed=1)
+    documents = random_documents(11, 16)
+    options = {"num_beams": 4, **MODES[mode]}
+    together = translate(model, documents, **options)
+    assert len({tuple(map(tuple, sentences)) for sentences in together.sentences}) > 8, "outputs must differ"
+    alone = [translate(model, [document], **options) for document in documents[:4]]
+    assert [output.sentences[0] for output in alone] == together.sentences[:4]
+    scores = [value for output in alone for value in output.sentence_scores[0]]
+    assert scores == pytest.approx(list(itertools.chain(*together.sentence_scores[:4])), abs=1e-10)
+    threes = [translate(model, documents[start : start + 3], **options) for start in (0, 3)]
+    assert [sentences for output in threes for sentences in output.sentences] == together.sentences[:6]
+
+
+@pytest.mark.parametrize("mode", ["counted", "sequential", "growing"])
+def test_the_bound_of_an_internal_batch_changes_nothing(mode):
+    model = tiny_model("concat-document", seed=1)
+    documents = random_documents(12, 5)
+    options = {"num_beams": 2, **MODES[mode]}
+    assert_same_translation(
+        translate(model, documents, batch_rows=4, **options), translate(model, documents, **options)
+    )
+
+
+@pytest.mark.parametrize("early_stopping", [True, False, "never"])
+@pytest.mark.parametrize("mode", ["counted", "sequential"])
+def test_every_stopping_rule_of_beam_search_is_independent_of_the_batch(mode, early_stopping):
+    # fails for "never" if sequences of different bounds share a call
+    model = tiny_model("concat-document", seed=2, closing_bias=1.0)
+    documents = random_documents(13, 3, lengths=(1, 4, 9))
+    options = {"num_beams": 3, "early_stopping": early_stopping, **MODES[mode]}
+    together = translate(model, documents, **options)
+    for document, sentences in zip(documents, together.sentences, strict=True):
+        assert translate(model, [document], **options).sentences == [sentences]
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_single_precision_agrees_with_double_precision(system):
+    documents = random_documents(17, 3)
+    double = translate(tiny_model(system), documents, num_beams=2)
+    single = translate(tiny_model(system, dtype=torch.float32), documents, num_beams=2)
+    assert_same_translation(single, double, tolerance=1e-4)
+
+
+@pytest.mark.parametrize("mode", ["counted", "sequential", "growing"])
+def test_sequences_hold_the_sentences(mode):
+    model = tiny_model("concat-document")
+    documents = random_documents(19, 4)
+    output = translate(model, documents, **MODES[mode])
+    plain = model.generate(**batch(documents, model.config), **MODES[mode])
+    assert plain.dtype == torch.long
+    assert torch.equal(plain, output.sequences)
+    expected = batch(output.sentences, model.config)["input_ids"]
+    assert torch.equal(plain[:, 0], torch.full((4,), model.config.decoder_start_token_id))
+    assert torch.equal(plain[:, 1:], expected)
