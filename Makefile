@@ -1,7 +1,7 @@
 # make demo            translate a document with the model in hub_cards/ (FILE=letter.txt for your own text)
 # make test            lint, formatting, types and tests: whether a change is ready
 # make slow            the tests that take minutes, learning included
-# make benchmark       time and memory
+# make benchmark       speed of decoding (MODEL=folder, DATA=documents.jsonl)
 # make format          rewrite the files as `make test` wants them
 #
 # The first call makes a virtual environment in $(VENV) with everything in it; the later ones reuse it.
@@ -9,6 +9,8 @@
 PYTHON ?= python3
 VENV ?= .venv
 FILE ?=
+MODEL ?= hub_cards/docmt-tiny-en-de
+DATA ?= tests/data/toy.en-de.jsonl
 # pip takes the build for CPUs where one of its sources has it: "+cpu" ranks above the plain release. Elsewhere the
 # plain release may be one for CUDA, of some gigabytes. Any requirement that pip understands can stand here.
 TORCH_SPEC ?= torch==2.13.0
@@ -47,7 +49,7 @@ slow: $(VENV)/.ready-to-test
 	$(BIN)/python -m pytest -m "slow or learning"
 
 benchmark: $(VENV)/.ready-to-test
-	$(BIN)/python -m pytest -m benchmark -s
+	$(BIN)/python -m training.benchmark --model $(MODEL) --data $(DATA)
 
 $(VENV)/.ready-to-run: setup.cfg pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.11")'

@@ -17,7 +17,14 @@ OPTIONS = {"num_beams": 2, "max_sentence_tokens": 8}
 TEXT = "The door is open.\n\n  Run!\r\n1 234\n"
 
 
-@pytest.fixture(scope="module", params=["sentence-level", "concat-adj", "concat-document"])
+# the files are the same for all systems, so that one is enough for every day
+SYSTEMS = [
+    "concat-adj",
+    *(pytest.param(name, marks=pytest.mark.slow) for name in ("sentence-level", "concat-document")),
+]
+
+
+@pytest.fixture(scope="module", params=SYSTEMS)
 def model(request, make_model):
     return make_model(request.param, source_lang="en", target_lang="de")
 
