@@ -71,6 +71,9 @@ class DocMTConfig(PreTrainedConfig):
             Pre-norm layers with a final LayerNorm on both stacks, in place of post-norm.
         scale_embedding (`bool`, *optional*, defaults to `True`):
             Multiply token embeddings by `sqrt(d_model)`.
+        init_std (`float`, *optional*):
+            Standard deviation of all fresh weights; 0.02 is Marian's, with which small post-norm models learn faster.
+            `None`: embeddings N(0, 1 / d_model) and Xavier in linear layers, as in fairseq.
         use_final_logits_bias (`bool`, *optional*, defaults to `False`):
             Keep a bias of shape `(1, V)` on the logits, as Marian checkpoints do.
         default_decoding (`str`, *optional*, defaults to `"sentence"`):
@@ -110,6 +113,7 @@ class DocMTConfig(PreTrainedConfig):
     activation_dropout: float | int = 0.0
     normalize_before: bool = False
     scale_embedding: bool = True
+    init_std: float | None = None
     use_final_logits_bias: bool = False
     tie_word_embeddings: bool = True
 

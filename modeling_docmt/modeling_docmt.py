@@ -149,19 +149,25 @@ class DocMTPreTrainedModel(PreTrainedModel):
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module):
-        """Embeddings N(0, 1 / d_model) with a zero pad row, Xavier elsewhere, as fairseq's Transformer."""
-        super()._init_weights(module)
-        if isinstance(module, nn.Linear):
+        """
+        Embeddings N(0, 1 / d_model) with a zero pad row and Xavier elsewhere, as in fairseq's Transformer; with
+        `config.init_std`, N(0, init_std^2) for all, as in Marian models.
+        """
+        if self.config.init_std is not None or not isinstance(module, nn.Linear | nn.Embedding):
+            super()._init_weights(module)
+        elif isinstance(module, nn.Linear):
             init.xavier_uniform_(module.weight)
-        elif isinstance(module, nn.Embedding):
+            if module.bias is not None:
+                init.zeros_(module.bias)
+        else:
             init.normal_(module.weight, mean=0.0, std=self.config.d_model**-0.5)
             # a weight that came with the checkpoint is not ours to change
             if module.padding_idx is not None and not getattr(module.weight, "_is_hf_initialized", False):
                 init.zeros_(module.weight[module.padding_idx])
-        elif isinstance(module, DocMTForConditionalGeneration):
+        if isinstance(module, DocMTForConditionalGeneration):
             if self.config.use_final_logits_bias:
                 init.zeros_(module.final_logits_bias)
-            if not self.config.tie_word_embeddings:
+            if not self.config.tie_word_embeddings and self.config.init_std is None:
                 init.normal_(module.lm_head.weight, mean=0.0, std=self.config.d_model**-0.5)
 
 

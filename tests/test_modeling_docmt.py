@@ -203,6 +203,13 @@ def test_weights_start_as_in_fairseq(make_model):
     assert linear.bias.abs().max() == 0
 
 
+def test_weights_start_as_in_marian_with_a_standard_deviation(make_model):
+    model = make_model(d_model=64, vocab_size=2_000, init_std=0.02)
+    for weight in (model.model.shared.weight, model.model.decoder.layers[1].encoder_attn.k_proj.weight):
+        assert weight.std().item() == pytest.approx(0.02, rel=0.05)
+    assert model.model.shared.weight[model.config.pad_token_id].abs().max() == 0
+
+
 def test_pre_norm_stacks_end_in_a_norm_and_post_norm_stacks_do_not(make_model):
     names = {name for name, _ in make_model(normalize_before=True).named_parameters()}
     assert {"model.encoder.layer_norm.weight", "model.decoder.layer_norm.weight"} <= names

@@ -151,6 +151,7 @@ def build_config(
         kept = ("d_model", "encoder_layers", "decoder_layers", "encoder_attention_heads", "decoder_attention_heads")
         kept += ("encoder_ffn_dim", "decoder_ffn_dim", "activation_function", "normalize_before", "scale_embedding")
         kept += ("use_final_logits_bias", "decoder_start_token_id", "tie_word_embeddings", "position_encoding")
+        kept += ("dropout", "init_std")
         base = {name: getattr(start, name) for name in kept}
     ids = {f"{name}_token_id": getattr(tokenizer, f"{name}_token_id") for name in ("pad", "bos", "eos", "sep", "mask")}
     for token, name in (("<bod>", "bod_token_id"), ("<sos>", "sos_token_id"), ("<sep1>", "first_separator_token_id")):
@@ -204,9 +205,7 @@ def build_marian(config: DocMTConfig) -> MarianMTModel:
     names += ("decoder_attention_heads", "encoder_ffn_dim", "decoder_ffn_dim", "activation_function", "dropout")
     names += ("attention_dropout", "activation_dropout", "scale_embedding", "pad_token_id", "eos_token_id")
     names += ("decoder_start_token_id", "tie_word_embeddings")
-    model = MarianMTModel(
-        MarianConfig(**{name: getattr(config, name) for name in names}, max_position_embeddings=1024)
-    )
+    model = MarianMTModel(MarianConfig(**{name: getattr(config, name) for name in names}, max_position_embeddings=1024))
     ids = {name: getattr(config, name) for name in ("pad_token_id", "eos_token_id", "decoder_start_token_id")}
     model.generation_config = GenerationConfig(**ids, bad_words_ids=[[config.pad_token_id]])
     return model
