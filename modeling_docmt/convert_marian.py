@@ -28,7 +28,7 @@ DOCUMENT_TOKENS: tuple[str, ...] = SPECIAL_TOKENS[SPECIAL_TOKENS.index("<sep>") 
 _SAME_FIELDS = (
     *("d_model", "encoder_layers", "decoder_layers", "encoder_attention_heads", "decoder_attention_heads"),
     *("encoder_ffn_dim", "decoder_ffn_dim", "activation_function", "scale_embedding", "tie_word_embeddings"),
-    *("dropout", "attention_dropout", "activation_dropout"),
+    *("dropout", "attention_dropout", "activation_dropout", "init_std"),
     *("pad_token_id", "eos_token_id", "decoder_start_token_id"),
 )
 _VOCABULARY_WEIGHTS = (
