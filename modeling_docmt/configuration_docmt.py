@@ -45,8 +45,8 @@ class DocMTConfig(PreTrainedConfig):
         system (`str`, *optional*, defaults to `"sentence-level"`):
             Name of the row of `SYSTEMS` that this configuration started from. A label: the fields decide.
         sequence_format (`str`, *optional*, defaults to `"sentence"`):
-            What one model sequence holds. `"sentence"`: one sentence. `"context_window"`: `context_sentences` sentences
-            and the current one. `"document"`: a whole part of a document (Herold and Ney 2023, section 3).
+            What one model sequence holds. `"sentence"`: one sentence. `"context_window"`: `context_sentences`
+            sentences and the current one. `"document"`: a whole part of a document (Herold and Ney 2023, section 3).
         context_sentences (`int`, *optional*, defaults to 0):
             Preceding sentences, k, in a sequence of format `"context_window"`.
         context_loss_weight (`float`, *optional*, defaults to 1.0):
@@ -228,7 +228,9 @@ class DocMTConfig(PreTrainedConfig):
                 f"context_sentences={self.context_sentences} and sequence_format={self.sequence_format!r}."
             )
         if self.max_part_tokens is not None and self.max_part_tokens < 2:
-            raise ValueError(f"`max_part_tokens` must be at least 2, or None for no limit, got {self.max_part_tokens}.")
+            raise ValueError(
+                f"`max_part_tokens` must be at least 2, or None for no limit, got {self.max_part_tokens}."
+            )
         if self.train_ratio <= 0:
             raise ValueError(f"`train_ratio` must be positive, got {self.train_ratio}.")
         if self.sequence_format != "sentence" and self.sep_token_id is None:
@@ -237,6 +239,14 @@ class DocMTConfig(PreTrainedConfig):
             raise ValueError("`sos_token_id` is needed by `use_sos=True`, got None.")
         if self.indexed_separators and self.first_separator_token_id is None:
             raise ValueError("`first_separator_token_id` is needed by `indexed_separators=True`, got None.")
+
+
+def required_token(config: DocMTConfig, name: str) -> int:
+    """The id of a special token; a `ValueError` where the config has none."""
+    token = getattr(config, name)
+    if token is None:
+        raise ValueError(f"`{name}` of the model config is needed for document formats, got None.")
+    return token
 
 
 DocMTConfig.register_for_auto_class()

@@ -15,9 +15,9 @@ from transformers.cache_utils import EncoderDecoderCache
 from transformers.generation import LogitsProcessorList, StoppingCriteriaList
 from transformers.modeling_outputs import BaseModelOutput
 
-from .configuration_docmt import DocMTConfig
+from .configuration_docmt import DocMTConfig, required_token
 from .decoding_options_docmt import SearchSettings
-from .logits_docmt import SentenceNoRepeatNGramProcessor, SentenceRule, SentenceRulesProcessor, required_token
+from .logits_docmt import SentenceNoRepeatNGramProcessor, SentenceRule, SentenceRulesProcessor
 
 
 # logits held at once while hypotheses are scored: 128 MiB in float32

@@ -4,12 +4,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .configuration_docmt import DocMTConfig
+from .configuration_docmt import DocMTConfig, required_token
 from .decoding_docmt import DecodingRequest, GeneratedSentence
 from .decoding_documents_docmt import DocumentJob, UnitTranslation, decoding_parts
 from .decoding_options_docmt import DocumentOptions
 from .formatting_docmt import Window, context_window, format_sequence, separator_after
-from .logits_docmt import SentenceRule, required_token
+from .logits_docmt import SentenceRule
 
 
 @dataclass(frozen=True)

@@ -63,7 +63,9 @@ def encode_documents(
     """
     for document in documents:
         if isinstance(document, str):
-            raise TypeError(f"A document must be a list of sentences, got the string {document[:40]!r}: split it first.")
+            raise TypeError(
+                f"A document must be a list of sentences, got the string {document[:40]!r}: split it first."
+            )
         if len(document) > 1 and tokenizer.sep_token_id is None:
             raise ValueError(
                 "The tokenizer has no `sep_token`, which joins the sentences of a document: "
@@ -101,7 +103,8 @@ def decode_documents(
 def decode_sentences(tokenizer: PreTrainedTokenizerBase, sentences: Sequence[Sequence[int]]) -> list[str]:
     """Decode sentences of token ids to text, special tokens left out."""
     return [
-        tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False).strip() for ids in sentences
+        tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False).strip()
+        for ids in sentences
     ]
 
 
@@ -127,4 +130,7 @@ def _cut_at_separators(tokenizer: PreTrainedTokenizerBase, sequence: Sequence[in
 
 def _separator_ids(tokenizer: PreTrainedTokenizerBase) -> set[int]:
     added = tokenizer.get_added_vocab()
-    return {tokenizer.sep_token_id, *(i for token, i in added.items() if token.startswith("<sep") and token[4:-1].isdigit())}
+    return {
+        tokenizer.sep_token_id,
+        *(i for token, i in added.items() if token.startswith("<sep") and token[4:-1].isdigit()),
+    }

@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from .configuration_docmt import DocMTConfig
+from .configuration_docmt import DocMTConfig, required_token
 
 
 @dataclass(frozen=True)
@@ -69,12 +69,10 @@ def sentences_to_neutral(sentences: Sequence[Sequence[int]], config: DocMTConfig
     """Join N sentences of token ids to the neutral form; no sentence gives an empty list."""
     if not sentences:
         return []
-    if len(sentences) > 1 and config.sep_token_id is None:
-        raise ValueError(f"`sep_token_id` is needed to join {len(sentences)} sentences, got None.")
     ids = list(sentences[0])
     for sentence in sentences[1:]:
-        ids += [config.sep_token_id, *sentence]
-    return [*ids, config.eos_token_id]
+        ids += [required_token(config, "sep_token_id"), *sentence]
+    return [*ids, required_token(config, "eos_token_id")]
 
 
 def separator_after(index: int, config: DocMTConfig) -> int:
@@ -85,13 +83,13 @@ def separator_after(index: int, config: DocMTConfig) -> int:
         `ValueError`: if the sequence has more sentences than the vocabulary has indexed separators.
     """
     if not config.indexed_separators:
-        return config.sep_token_id
+        return required_token(config, "sep_token_id")
     if index >= config.num_indexed_separators:
         raise ValueError(
             f"A sequence may hold at most {config.num_indexed_separators + 1} sentences with "
             f"`num_indexed_separators={config.num_indexed_separators}`: split the document into parts."
         )
-    return config.first_separator_token_id + index
+    return required_token(config, "first_separator_token_id") + index
 
 
 def format_sequence(
@@ -111,17 +109,17 @@ def format_sequence(
 
     Source: Herold and Ney (2023), section 3.1; Li et al. (P-Transformer), section III, for `<sos>` and `<sepI>`.
     """
-    pieces = [[config.bod_token_id], *sentences] if bod else sentences
-    ids = [config.sos_token_id] if source and config.use_sos else []
+    pieces = [[required_token(config, "bod_token_id")], *sentences] if bod else sentences
+    ids = [required_token(config, "sos_token_id")] if source and config.use_sos else []
     for index, piece in enumerate(pieces):
         if index:
             ids.append(separator_after(index - 1, config))
         ids += piece
-    return [*ids, config.eos_token_id]
+    return [*ids, required_token(config, "eos_token_id")]
 
 
 def context_window(index: int, context_sentences: int) -> Window:
-    """The window of sentence `index` with up to `context_sentences` before it; `<bod>` stands for the one before the first."""
+    """The window of sentence `index` with up to `context_sentences` before it; `<bod>` stands in for sentence -1."""
     first = index - context_sentences
     return Window(first=max(first, 0), last=index + 1, current=index, bod=first < 0)
 

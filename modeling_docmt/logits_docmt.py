@@ -32,14 +32,6 @@ class SentenceRule:
     max_tokens: int
 
 
-def required_token(config: DocMTConfig, name: str) -> int:
-    """The id of a special token; a `ValueError` where the config has none."""
-    token = getattr(config, name)
-    if token is None:
-        raise ValueError(f"`{name}` of the model config is needed to decode documents, got None.")
-    return token
-
-
 def current_sentence(new_ids: torch.LongTensor, config: DocMTConfig) -> tuple[torch.LongTensor, torch.LongTensor]:
     """
     Where generated sequences stand.

@@ -55,9 +55,7 @@ def _dense_mask(
 ):
     if place == "decoder":
         own = None if cache is None else cache.self_attention_cache
-        return create_causal_mask(
-            config=config, inputs_embeds=hidden_states, attention_mask=attention_mask, cache=own
-        )
+        return create_causal_mask(config=config, inputs_embeds=hidden_states, attention_mask=attention_mask, cache=own)
     return create_bidirectional_mask(
         config=config,
         inputs_embeds=hidden_states,

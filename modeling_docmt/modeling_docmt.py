@@ -182,7 +182,7 @@ class DocMTStack(DocMTPreTrainedModel):
         self.gradient_checkpointing = False
 
     def embed(self, input_ids, inputs_embeds, position_ids, past_length: int = 0) -> torch.Tensor:
-        """Scaled token embeddings plus positions, `(B, L, d_model)`; `position_ids` default to `past_length` onwards."""
+        """Scaled token embeddings plus positions, `(B, L, d_model)`; by default these count on from `past_length`."""
         if (input_ids is None) == (inputs_embeds is None):
             raise ValueError("Give exactly one of `input_ids` and `inputs_embeds` (or of their decoder versions).")
         if inputs_embeds is None:
@@ -224,7 +224,8 @@ class DocMTEncoder(DocMTStack):
         Args:
             input_ids (`torch.LongTensor` of shape `(batch_size, source_length)`): Formatted source ids.
             attention_mask (`torch.Tensor` of the same shape, *optional*): 1 at tokens, 0 at padding (on the right).
-            inputs_embeds (`torch.Tensor` of shape `(batch_size, source_length, d_model)`, *optional*): In place of ids.
+            inputs_embeds (`torch.Tensor` of shape `(batch_size, source_length, d_model)`, *optional*):
+                Embeddings in place of ids.
         """
         hidden_states = self.embed(input_ids, inputs_embeds, position_ids=None)
         masks = build_attention_masks(
@@ -275,7 +276,8 @@ class DocMTDecoder(DocMTStack):
             encoder_hidden_states (`torch.Tensor` of shape `(batch_size, source_length, d_model)`): Source states.
             encoder_attention_mask (`torch.Tensor` of shape `(batch_size, source_length)`, *optional*): Source padding.
             cache (`EncoderDecoderCache`, *optional*): Keys and values of earlier steps.
-            inputs_embeds (`torch.Tensor` of shape `(batch_size, target_length, d_model)`, *optional*): In place of ids.
+            inputs_embeds (`torch.Tensor` of shape `(batch_size, target_length, d_model)`, *optional*):
+                Embeddings in place of ids.
             use_cache (`bool`, *optional*): Whether to return a cache.
             position_ids (`torch.LongTensor` of shape `(batch_size, target_length)`, *optional*):
                 Positions from 0; needed where the mask has holes. Defaults to counting on from the cache.
@@ -302,9 +304,7 @@ class DocMTDecoder(DocMTStack):
             encoder_hidden_states=encoder_hidden_states,
         )
         for layer in self.layers:
-            hidden_states = layer(
-                hidden_states, self_masks, encoder_hidden_states, cross_masks, cache=cache, **kwargs
-            )
+            hidden_states = layer(hidden_states, self_masks, encoder_hidden_states, cross_masks, cache=cache, **kwargs)
         return BaseModelOutputWithPastAndCrossAttentions(last_hidden_state=self.normalize(hidden_states), cache=cache)
 
 
@@ -346,15 +346,15 @@ class DocMTModel(DocMTPreTrainedModel):
     ) -> Seq2SeqModelOutput:
         """Arguments as in [`DocMTForConditionalGeneration.forward`], without the labels."""
         if encoder_outputs is None:
-            encoder_outputs = self.encoder(
+            encoded = self.encoder(
                 input_ids=input_ids, attention_mask=attention_mask, inputs_embeds=inputs_embeds, **kwargs
             )
-        elif not isinstance(encoder_outputs, BaseModelOutput):
-            encoder_outputs = BaseModelOutput(*encoder_outputs)
+        else:
+            encoded = BaseModelOutput(*encoder_outputs) if isinstance(encoder_outputs, tuple) else encoder_outputs
         decoder_outputs = self.decoder(
             input_ids=decoder_input_ids,
             attention_mask=decoder_attention_mask,
-            encoder_hidden_states=encoder_outputs.last_hidden_state,
+            encoder_hidden_states=encoded.last_hidden_state,
             encoder_attention_mask=attention_mask,
             cache=cache,
             inputs_embeds=decoder_inputs_embeds,
@@ -368,9 +368,9 @@ class DocMTModel(DocMTPreTrainedModel):
             decoder_hidden_states=decoder_outputs.hidden_states,
             decoder_attentions=decoder_outputs.attentions,
             cross_attentions=decoder_outputs.cross_attentions,
-            encoder_last_hidden_state=encoder_outputs.last_hidden_state,
-            encoder_hidden_states=encoder_outputs.hidden_states,
-            encoder_attentions=encoder_outputs.attentions,
+            encoder_last_hidden_state=encoded.last_hidden_state,
+            encoder_hidden_states=encoded.hidden_states,
+            encoder_attentions=encoded.attentions,
         )
 
 
@@ -378,6 +378,7 @@ class DocMTForConditionalGeneration(DocMTPreTrainedModel, DocumentGenerationMixi
     """The translation model: encoder, decoder and output layer, with document decoding in `generate()`."""
 
     _tied_weights_keys = {"lm_head.weight": "model.shared.weight"}
+    final_logits_bias: torch.Tensor
 
     def __init__(self, config: DocMTConfig):
         super().__init__(config)

@@ -10,7 +10,7 @@ from .documents_docmt import decode_documents, encode_documents, replace_surroga
 
 NUM_INDEXED_SEPARATORS = 255
 
-# the order fixes the ids, which the defaults of `DocMTConfig` repeat; pad is not 0, since beam search takes 0 for "unset"
+# the order fixes the ids, which the defaults of `DocMTConfig` repeat; pad is not 0, which beam search would not use
 SPECIAL_TOKENS: tuple[str, ...] = (
     *("<unk>", "<pad>", "<bos>", "<eos>", "<sep>", "<bod>", "<sos>", "<mask>", "<spare1>", "<spare2>"),
     *(f"<sep{index}>" for index in range(1, NUM_INDEXED_SEPARATORS + 1)),
@@ -75,7 +75,9 @@ class DocMTTokenizer(PreTrainedTokenizerFast):
         """Id of `<sep1>`; the other indexed separators follow without a gap."""
         return self.convert_tokens_to_ids("<sep1>")
 
-    def _encode_batch(self, documents, target_documents, padding=False, return_tensors=None, **kwargs) -> BatchEncoding:
+    def _encode_batch(
+        self, documents, target_documents, padding=False, return_tensors=None, **kwargs
+    ) -> BatchEncoding:
         allowed = {"max_length", "pad_to_multiple_of", "return_attention_mask", "verbose", "truncation"}
         if unknown := set(kwargs) - allowed:
             raise ValueError(f"Not available for documents: {', '.join(sorted(unknown))}.")

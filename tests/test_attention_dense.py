@@ -36,8 +36,10 @@ def run_reference(place, queries, states, padding):
     visible = padding.bool()[:, None, :].expand(-1, queries.shape[1], -1)
     if place == "decoder":
         visible = visible & torch.ones(queries.shape[1], queries.shape[1]).tril().bool()
-    heads = [projection.unflatten(-1, (4, 4)).transpose(1, 2) for projection in (
-        module.q_proj(queries), module.k_proj(keys), module.v_proj(keys))]
+    heads = [
+        projection.unflatten(-1, (4, 4)).transpose(1, 2)
+        for projection in (module.q_proj(queries), module.k_proj(keys), module.v_proj(keys))
+    ]
     return module.out_proj(reference_attention(*heads, visible, module.scaling).flatten(2))
 
 

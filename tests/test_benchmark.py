@@ -19,7 +19,10 @@ def test_benchmark_reports_speed_and_agreement_for_every_mode_and_batch_size(fol
     results = json.loads(output.read_text())
     entries = results["entries"]
     assert [(e["decoding"], e["batch_size"]) for e in entries] == [
-        ("counted", 1), ("counted", 3), ("sequential", 1), ("sequential", 3),
+        ("counted", 1),
+        ("counted", 3),
+        ("sequential", 1),
+        ("sequential", 3),
     ]
     assert all(e["tokens_per_second"] > 0 for e in entries)
     assert all(len(e["score_gaps_where_they_differ"]) == e["documents_that_differ"] for e in entries)

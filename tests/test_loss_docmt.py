@@ -41,5 +41,7 @@ def test_accumulated_batches_give_the_loss_of_one_batch():
     logits = torch.randn(2, 4, 310)
     whole = translation_loss(logits, LABELS, DocMTConfig())
     count = (LABELS != -100).sum()
-    parts = [translation_loss(logits[i : i + 1], LABELS[i : i + 1], DocMTConfig(), num_items_in_batch=count) for i in (0, 1)]
+    parts = [
+        translation_loss(logits[i : i + 1], LABELS[i : i + 1], DocMTConfig(), num_items_in_batch=count) for i in (0, 1)
+    ]
     assert sum(parts).item() == pytest.approx(whole.item(), rel=1e-6)

@@ -94,13 +94,18 @@ def test_random_documents_round_trip(tokenizer):
     rng = random.Random(3)
     for _ in range(50):
         documents = [
-            ["".join(rng.choice("ab ü.😀") for _ in range(rng.randint(1, 8))).strip() for _ in range(rng.randint(0, 4))]
+            [
+                "".join(rng.choice("ab ü.😀") for _ in range(rng.randint(1, 8))).strip()
+                for _ in range(rng.randint(0, 4))
+            ]
             for _ in range(3)
         ]
         assert tokenizer.decode_documents(tokenizer.encode_documents(documents)) == documents
 
 
-@pytest.mark.parametrize(("text", "expected"), [("a", True), ("語", True), ("12.5 %", False), ("😀", False), ("", False)])
+@pytest.mark.parametrize(
+    ("text", "expected"), [("a", True), ("語", True), ("12.5 %", False), ("😀", False), ("", False)]
+)
 def test_has_letters(text, expected):
     assert has_letters(text) is expected
 

@@ -8,7 +8,13 @@ import torch
 from safetensors.torch import load_file
 
 from modeling_docmt import DocMTConfig, DocMTForConditionalGeneration, DocMTTokenizer
-from training.arguments import DataArguments, ModelArguments, TrainingArguments, parse_arguments, parse_config_overrides
+from training.arguments import (
+    DataArguments,
+    ModelArguments,
+    TrainingArguments,
+    parse_arguments,
+    parse_config_overrides,
+)
 from training.train import main
 
 
@@ -112,6 +118,14 @@ def test_weights_of_another_system_are_the_start(train):
     assert DocMTConfig.from_pretrained(document).system == "concat-adj"
     for name, tensor in weights(sentence).items():
         assert torch.equal(weights(document)[name], tensor), name
+
+
+def test_a_converted_sentence_level_model_can_produce_separators_again(make_model, tokenizer, train, tmp_path):
+    converted = make_model(use_final_logits_bias=True)
+    converted.final_logits_bias[:, tokenizer.sep_token_id] = -100.0
+    converted.save_pretrained(tmp_path / "converted")
+    _, document = train("document", system="concat-adj", config_overrides="", init_from=tmp_path / "converted")
+    assert weights(document)["final_logits_bias"][0, tokenizer.sep_token_id] == 0
 
 
 def test_a_marian_peer_of_the_same_size_trains_on_the_same_data(train):

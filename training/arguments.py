@@ -46,8 +46,12 @@ class DataArguments:
 
     train_file: list[str] = field(default_factory=list, metadata={"help": "JSONL records or prepared folders."})
     validation_file: list[str] = field(default_factory=list, metadata={"help": "The same, for evaluation."})
-    source_lang: str | None = field(default=None, metadata={"help": "Source language; that of the records by default."})
-    target_lang: str | None = field(default=None, metadata={"help": "Target language; that of the records by default."})
+    source_lang: str | None = field(
+        default=None, metadata={"help": "Source language; that of the records by default."}
+    )
+    target_lang: str | None = field(
+        default=None, metadata={"help": "Target language; that of the records by default."}
+    )
     max_source_length: int | None = field(
         default=None, metadata={"help": "Leave out sequences with more source tokens than this."}
     )
@@ -88,7 +92,8 @@ class TrainingArguments(Seq2SeqTrainingArguments):
         },
     )
     results_file: str | None = field(
-        default=None, metadata={"help": "JSON file for what was run and measured; `output_dir`/results.json by default."}
+        default=None,
+        metadata={"help": "JSON file for what was run and measured; `output_dir`/results.json by default."},
     )
 
 

@@ -19,6 +19,7 @@ from tqdm import tqdm
 from transformers import HfArgumentParser
 
 from modeling_docmt import DocMTForConditionalGeneration, DocMTTokenizer, encode_documents
+from modeling_docmt.configuration_docmt import required_token
 
 from .documents import read_documents
 from .results import run_info, write_json_atomic
@@ -46,7 +47,7 @@ def translate_in_batches(
     model: DocMTForConditionalGeneration, documents: list[list[int]], batch_size: int, **options
 ) -> tuple[float, list[list[list[int]]], list[float]]:
     """Seconds, sentences of ids a document, and the sum of sentence scores a document, over calls of `batch_size`."""
-    pad = model.config.pad_token_id
+    pad = required_token(model.config, "pad_token_id")
     start = time.perf_counter()
     sentences, scores = [], []
     for first in range(0, len(documents), batch_size):
@@ -104,7 +105,9 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
     torch.set_num_threads(args.threads)
     tokenizer = DocMTTokenizer.from_pretrained(args.model)
     model = DocMTForConditionalGeneration.from_pretrained(args.model).eval()
-    sources = [r["src"][: args.max_sentences] for _, r in zip(range(args.documents), read_documents(args.data), strict=False)]
+    sources = [
+        r["src"][: args.max_sentences] for _, r in zip(range(args.documents), read_documents(args.data), strict=False)
+    ]
     documents = encode_documents(tokenizer, sources)
     results = {
         "kind": "decoding-benchmark",

@@ -92,7 +92,9 @@ def encode_corpus(
 
 
 def _encode_batch(batch: dict[str, list], tokenizer: PreTrainedTokenizerBase, config: DocMTConfig) -> dict[str, list]:
-    columns: dict[str, list] = {name: [] for name in ("input_ids", "labels", "source_length", "target_length", "length")}
+    columns: dict[str, list] = {
+        name: [] for name in ("input_ids", "labels", "source_length", "target_length", "length")
+    }
     sides = []
     for name, is_target in (("src", False), ("tgt", True)):
         encoded = iter(encode_sentences(tokenizer, [s for doc in batch[name] for s in doc], target=is_target))

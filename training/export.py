@@ -61,7 +61,9 @@ def main(argv: list[str] | None = None) -> None:
     parser = HfArgumentParser(ExportArguments, allow_abbrev=False, description=__doc__)
     (arguments,) = parser.parse_args_into_dataclasses(argv)
     if not Path(arguments.model, "config.json").is_file():
-        raise ValueError(f"`model` must be the folder of a trained model, got {arguments.model!r}: no config.json in it.")
+        raise ValueError(
+            f"`model` must be the folder of a trained model, got {arguments.model!r}: no config.json in it."
+        )
     model = export_model(
         arguments.model, arguments.output_dir, num_beams=arguments.num_beams, half=not arguments.full_precision
     )

@@ -5,7 +5,7 @@ Train a document-level translation model.
     python -m training.train --system concat-adj --train_file train.jsonl --tokenizer_name runs/tokenizer ...
 
 Input: document records (JSONL, or folders of `prepare_corpus`) and a tokenizer. Output: `output_dir` with checkpoints,
-TensorBoard logs and a model that `from_pretrained` and `pipeline` load, and one JSON file of what was run and measured.
+TensorBoard logs and a model that `from_pretrained` and `pipeline` load, and a JSON file of what was run and measured.
 A run that was stopped goes on with `--resume_from_checkpoint true`, to the same weights.
 """
 
@@ -40,6 +40,26 @@ from .trainer import CpuTimeCallback, DocMTTrainer
 
 
 logger = logging.get_logger(__name__)
+
+# what a model started from another one, and a Marian peer, have in common with it
+SHAPE_FIELDS = (
+    "d_model",
+    "encoder_layers",
+    "decoder_layers",
+    "encoder_attention_heads",
+    "decoder_attention_heads",
+    "encoder_ffn_dim",
+    "decoder_ffn_dim",
+    "activation_function",
+    "dropout",
+    "attention_dropout",
+    "activation_dropout",
+    "scale_embedding",
+    "tie_word_embeddings",
+    "decoder_start_token_id",
+)
+# what a MarianConfig does not know
+STYLE_FIELDS = ("normalize_before", "use_final_logits_bias", "position_encoding", "init_std")
 
 
 def main(argv: list[str] | None = None) -> dict[str, Any]:
@@ -119,7 +139,7 @@ def expand_path(path: str) -> str:
 
 def load_tokenizer(model_args: ModelArguments) -> PreTrainedTokenizerBase:
     """The tokenizer named, without asking for remote code where the class is ours."""
-    name = model_args.tokenizer_name or model_args.init_from
+    name = str(model_args.tokenizer_name or model_args.init_from)
     if (Path(name) / "source.spm").exists():
         return AutoTokenizer.from_pretrained(name)
     return DocMTTokenizer.from_pretrained(name)
@@ -148,11 +168,7 @@ def build_config(
     base: dict[str, Any] = {}
     if model_args.init_from:
         start = DocMTConfig.from_pretrained(model_args.init_from)
-        kept = ("d_model", "encoder_layers", "decoder_layers", "encoder_attention_heads", "decoder_attention_heads")
-        kept += ("encoder_ffn_dim", "decoder_ffn_dim", "activation_function", "normalize_before", "scale_embedding")
-        kept += ("use_final_logits_bias", "decoder_start_token_id", "tie_word_embeddings", "position_encoding")
-        kept += ("dropout", "init_std")
-        base = {name: getattr(start, name) for name in kept}
+        base = {name: getattr(start, name) for name in SHAPE_FIELDS + STYLE_FIELDS}
     ids = {f"{name}_token_id": getattr(tokenizer, f"{name}_token_id") for name in ("pad", "bos", "eos", "sep", "mask")}
     for token, name in (("<bod>", "bod_token_id"), ("<sos>", "sos_token_id"), ("<sep1>", "first_separator_token_id")):
         index = tokenizer.convert_tokens_to_ids(token)
@@ -194,6 +210,9 @@ def build_model(model_args: ModelArguments, config: DocMTConfig) -> PreTrainedMo
         model = DocMTForConditionalGeneration(config)
     else:
         model = DocMTForConditionalGeneration.from_pretrained(model_args.init_from, config=config, dtype=torch.float32)
+        if config.use_final_logits_bias and config.sequence_format != "sentence":
+            # a converted sentence-level model excludes the separators, which a document system must be able to produce
+            model.final_logits_bias[:, config.separator_ids()] = 0.0
         # that of the checkpoint names the decoding mode of another system
         model.generation_config = DocMTForConditionalGeneration.default_generation_config(config)
     return model
@@ -201,11 +220,10 @@ def build_model(model_args: ModelArguments, config: DocMTConfig) -> PreTrainedMo
 
 def build_marian(config: DocMTConfig) -> MarianMTModel:
     """A stock `MarianMTModel` of the same shape, vocabulary and dropout, to compare with."""
-    names = ("vocab_size", "d_model", "encoder_layers", "decoder_layers", "encoder_attention_heads")
-    names += ("decoder_attention_heads", "encoder_ffn_dim", "decoder_ffn_dim", "activation_function", "dropout")
-    names += ("attention_dropout", "activation_dropout", "scale_embedding", "pad_token_id", "eos_token_id")
-    names += ("decoder_start_token_id", "tie_word_embeddings")
-    model = MarianMTModel(MarianConfig(**{name: getattr(config, name) for name in names}, max_position_embeddings=1024))
+    names = ("vocab_size", *SHAPE_FIELDS, "pad_token_id", "eos_token_id")
+    model = MarianMTModel(
+        MarianConfig(**{name: getattr(config, name) for name in names}, max_position_embeddings=1024)
+    )
     ids = {name: getattr(config, name) for name in ("pad_token_id", "eos_token_id", "decoder_start_token_id")}
     model.generation_config = GenerationConfig(**ids, bad_words_ids=[[config.pad_token_id]])
     return model

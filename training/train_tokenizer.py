@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import HfArgumentParser
@@ -60,10 +60,14 @@ def train_tokenizer(
         )
     if algorithm not in ("bpe", "unigram"):
         raise ValueError(f"`algorithm` must be 'bpe' or 'unigram', got {algorithm!r}.")
-    options = {"vocab_size": vocab_size, "special_tokens": list(SPECIAL_TOKENS), "initial_alphabet": alphabet}
+    options: dict[str, Any] = {
+        "vocab_size": vocab_size,
+        "special_tokens": list(SPECIAL_TOKENS),
+        "initial_alphabet": alphabet,
+    }
     if algorithm == "bpe":
         backend = Tokenizer(models.BPE())
-        trainer = trainers.BpeTrainer(**options, show_progress=sys.stderr.isatty())
+        trainer: trainers.Trainer = trainers.BpeTrainer(**options, show_progress=sys.stderr.isatty())
     else:
         backend = Tokenizer(models.Unigram())
         trainer = trainers.UnigramTrainer(**options, unk_token="<unk>", show_progress=sys.stderr.isatty())

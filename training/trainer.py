@@ -10,7 +10,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase, Seq2SeqTraine
 from transformers.trainer_utils import EvalLoopOutput
 from transformers.utils import logging
 
-from modeling_docmt.configuration_docmt import DocMTConfig
+from modeling_docmt.configuration_docmt import DocMTConfig, required_token
 from modeling_docmt.documents_docmt import decode_documents, encode_documents
 from modeling_docmt.loss_docmt import translation_loss
 
@@ -53,7 +53,9 @@ class DocMTTrainer(Seq2SeqTrainer):
             model=model,
             args=args,
             processing_class=processing_class,
-            data_collator=TranslationCollator(format_config.pad_token_id, format_config.decoder_start_token_id),
+            data_collator=TranslationCollator(
+                required_token(format_config, "pad_token_id"), required_token(format_config, "decoder_start_token_id")
+            ),
             compute_loss_func=self._loss,
             **kwargs,
         )
@@ -130,7 +132,9 @@ def translate_records(
         rows = order[start : start + 16]
         batch = tokenizer.pad({"input_ids": [neutral[i] for i in rows]}, padding=True, return_tensors="pt")
         sequences = model.generate(
-            batch["input_ids"].to(model.device), attention_mask=batch["attention_mask"].to(model.device), **generate_kwargs
+            batch["input_ids"].to(model.device),
+            attention_mask=batch["attention_mask"].to(model.device),
+            **generate_kwargs,
         )
         for i, sentences in zip(rows, decode_documents(tokenizer, sequences), strict=True):
             hypotheses[i] = sentences
