@@ -90,8 +90,6 @@ def decode_requests(
     if not search.keep_order:
         # long ones first: what does not fit into memory fails at once
         order.sort(key=lambda index: (_length(requests[index]), requests[index].max_new_tokens), reverse=True)
-    if search.has_common_bound:
-        order.sort(key=lambda index: requests[index].max_new_tokens)
     while order:
         batch = take_batch(order, requests, search)
         order = order[len(batch) :]
@@ -106,8 +104,7 @@ def take_batch(order: Sequence[int], requests: Sequence[DecodingRequest], search
     longest = 0
     for index in order:
         longest = max(longest, _length(requests[index]))
-        is_alike = not batch or requests[index].max_new_tokens == requests[batch[0]].max_new_tokens
-        if len(batch) >= search.sequences_per_call(longest) or (search.has_common_bound and not is_alike):
+        if len(batch) >= search.sequences_per_call(longest):
             break
         batch.append(index)
     # a sequence that is longer than the bound goes by itself

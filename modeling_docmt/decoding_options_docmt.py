@@ -144,11 +144,6 @@ class SearchSettings:
     logits_processor: list
     stopping_criteria: list
 
-    @property
-    def has_common_bound(self) -> bool:
-        """Whether the search looks at the bound of its call, so that only sequences of one bound may share it."""
-        return self.stock["early_stopping"] == "never"
-
     @classmethod
     def from_generation_config(cls, generation_config: GenerationConfig, **own) -> "SearchSettings":
         """Settings of the internal calls: lengths, n-grams and output are in our hands, all else is as resolved."""

@@ -74,8 +74,6 @@ def decode_sequentially(
         and search.stock["cache_implementation"] is None
         # the winner is committed in one pass, which scores no other hypothesis
         and search.num_hypotheses == 1
-        # sequences of one bound share a call, and the sentences of a batch of parts have many
-        and not search.has_common_bound
     )
     if not keeps_states:
         decode_in_rounds(model, states, search, options, on_progress)

@@ -190,7 +190,8 @@ def test_the_bound_of_an_internal_batch_changes_nothing(mode):
 @pytest.mark.parametrize("early_stopping", [True, False, "never"])
 @pytest.mark.parametrize("mode", ["sentence", "sequential"])
 def test_every_stopping_rule_of_beam_search_is_independent_of_the_batch(mode, early_stopping):
-    # fails for "never" if sequences of different bounds share a call: it looks at the bound of the call
+    # "never" compares with the bound of the whole call, which is longer than that of a short sentence; fails if the
+    # rules let a sentence grow beyond its own
     model = tiny_model("concat-document", seed=2, closing_bias=1.0)
     documents = [[[FIRST_WORD + place]] for place in range(0, 18, 3)] + [[list(range(FIRST_WORD, 40)) * 2]]
     options = {"num_beams": 2, "early_stopping": early_stopping, "length_penalty": 2.0, **MODES[mode]}
