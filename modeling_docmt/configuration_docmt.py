@@ -46,13 +46,13 @@ class DocMTConfig(PreTrainedConfig):
             Name of the row of `SYSTEMS` that this configuration started from. A label: the fields decide.
         sequence_format (`str`, *optional*, defaults to `"sentence"`):
             What one model sequence holds. `"sentence"`: one sentence. `"context_window"`: `context_sentences`
-            sentences and the current one. `"document"`: a whole part of a document (Herold and Ney 2023, section 3).
+            sentences and the current one. `"document"`: a whole part of a document (Herold and Ney 2023).
         context_sentences (`int`, *optional*, defaults to 0):
             Preceding sentences, k, in a sequence of format `"context_window"`.
         context_loss_weight (`float`, *optional*, defaults to 1.0):
             Weight, from 0 to 1, of the loss of context sentences on the target side (`"context_window"` only).
         use_sos (`bool`, *optional*, defaults to `False`):
-            Put `<sos>` in front of the source, and start the decoder with it (P-Transformer, section III).
+            Put `<sos>` in front of the source, and start the decoder with it (Li et al., P-Transformer).
         indexed_separators (`bool`, *optional*, defaults to `False`):
             Separate sentence I from the next by `<sepI>`, counted from 1 in every sequence, in place of `<sep>`.
         max_part_tokens (`int`, *optional*, defaults to 1000):

@@ -47,7 +47,7 @@ def fit_sentences(
     """
     Exactly `count` translations from the generated sentences: missing ones are empty, surplus ones join the last.
 
-    Source: Herold and Ney (2023), section 3.4, on decoding without a fixed count; the repair is ours.
+    Source: Herold and Ney (2023), on decoding without a fixed count; the repair is ours.
     """
     fitted = []
     generated = 0
@@ -102,7 +102,7 @@ def counted_windows(job: DocumentJob, config: DocMTConfig) -> list[Window]:
     The last block goes back to be as long as the others, and only its untranslated end is kept. A document shorter
     than a block is one block behind `<bod>`.
 
-    Source: Herold and Ney (2023), section 3.4; blocks of k + 1 sentences, as in training, where the paper has k.
+    Source: Herold and Ney (2023), on full-segment decoding; blocks of k + 1 sentences as in training, not k.
     """
     count = len(job.units)
     if config.sequence_format == "document":
@@ -183,7 +183,7 @@ def sequential_task(
     With `source_context="full"` the source is the whole part, and the sentence ends in the separator that is due, in
     `<eos>` at the end of the part. Otherwise the source ends with this sentence, and both may end its translation.
 
-    Source: Herold and Ney (2023), section 3.4, "sequential decoding".
+    Source: Herold and Ney (2023), on sequential decoding.
     """
     if config.sequence_format == "document" and options.source_context == "full":
         window = Window(first=part.start, last=part.stop, current=unit)

@@ -7,6 +7,8 @@ import torch
 from transformers import PreTrainedTokenizerBase
 from transformers.utils import logging
 
+from .formatting_docmt import cut_sentences
+
 
 logger = logging.get_logger(__name__)
 
@@ -109,23 +111,15 @@ def decode_sentences(tokenizer: PreTrainedTokenizerBase, sentences: Sequence[Seq
 
 
 def _cut_at_separators(tokenizer: PreTrainedTokenizerBase, sequence: Sequence[int] | torch.Tensor) -> list[list[int]]:
-    ids = sequence.tolist() if isinstance(sequence, torch.Tensor) else list(sequence)
+    ids = sequence.tolist() if isinstance(sequence, torch.Tensor) else sequence
+    ignored = {tokenizer.pad_token_id, tokenizer.bos_token_id, *_known_ids(tokenizer, ("<bod>", "<sos>"))}
     separators = _separator_ids(tokenizer)
-    skipped = {-100, tokenizer.pad_token_id}
-    starts = {tokenizer.bos_token_id, tokenizer.convert_tokens_to_ids("<sos>")}
-    sentences: list[list[int]] = []
-    sentence: list[int] = []
-    started = False
-    for position, token in enumerate(ids):
-        if token == tokenizer.eos_token_id:
-            return [*sentences, sentence]
-        if token in separators:
-            sentences.append(sentence)
-            sentence, started = [], True
-        elif token not in skipped and not (position == 0 and token in starts):
-            sentence.append(token)
-            started = True
-    return [*sentences, sentence] if started else []
+    return cut_sentences(ids, separators=separators, end=tokenizer.eos_token_id, ignored=ignored)
+
+
+def _known_ids(tokenizer: PreTrainedTokenizerBase, tokens: Sequence[str]) -> set[int]:
+    """Ids of those tokens that the tokenizer has."""
+    return set(tokenizer.convert_tokens_to_ids(list(tokens))) - {tokenizer.unk_token_id}
 
 
 def _separator_ids(tokenizer: PreTrainedTokenizerBase) -> set[int]:

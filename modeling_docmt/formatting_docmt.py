@@ -23,7 +23,7 @@ class Window:
         first (`int`): First sentence of the sequence, from 0.
         last (`int`): One behind the last sentence.
         current (`int`): First sentence that is translated; those before it are context.
-        bod (`bool`): Whether the pseudo-sentence `<bod>` stands in front (Herold and Ney 2023, section 3.1).
+        bod (`bool`): Whether the pseudo-sentence `<bod>` stands in front (Herold and Ney 2023, on concatenation).
     """
 
     first: int
@@ -46,22 +46,48 @@ def neutral_to_sentences(ids: Iterable[int], config: DocMTConfig) -> list[list[i
         `list[list[int]]`: N sentences, empty ones included. A document of nothing but padding has none, `<eos>` alone
         is one empty sentence.
     """
-    separators = set(config.separator_ids())
-    dropped = {config.sos_token_id, config.bod_token_id, config.bos_token_id, -100}
+    ignored = {config.pad_token_id, config.bos_token_id, config.bod_token_id, config.sos_token_id}
+    return cut_sentences(
+        ids,
+        separators=set(config.separator_ids()),
+        end=config.eos_token_id,
+        start=config.decoder_start_token_id,
+        ignored=ignored,
+    )
+
+
+def cut_sentences(
+    ids: Iterable[int], *, separators: set[int], end: int | None, ignored: set[int | None], start: int | None = None
+) -> list[list[int]]:
+    """
+    Cut token ids at separators, up to the end token.
+
+    Args:
+        ids (`Iterable[int]`): Token ids of one document.
+        separators (`set[int]`): Tokens that stand between two sentences.
+        end (`int`, *optional*): Token behind which nothing is read.
+        ignored (`set[int]`): Tokens that are left out, and alone make no sentence; -100 always is.
+        start (`int`, *optional*): Token that is left out in first place.
+
+    Returns:
+        `list[list[int]]`: sentences, empty ones included; none if there is no token but ignored ones.
+    """
     sentences: list[list[int]] = []
     sentence: list[int] = []
     started = False
     for position, token in enumerate(ids):
-        if token == config.eos_token_id:
-            return [*sentences, sentence]
-        if token == config.pad_token_id or (position == 0 and token == config.decoder_start_token_id):
+        if position == 0 and token == start:
             continue
+        if token == end:
+            return [*sentences, sentence]
+        if token in ignored or token == -100:
+            continue
+        started = True
         if token in separators:
             sentences.append(sentence)
-            sentence, started = [], True
-        elif token not in dropped:
+            sentence = []
+        else:
             sentence.append(token)
-            started = True
     return [*sentences, sentence] if started else []
 
 
@@ -107,7 +133,7 @@ def format_sequence(
     Returns:
         `list[int]`: ids that end in `<eos>`.
 
-    Source: Herold and Ney (2023), section 3.1; Li et al. (P-Transformer), section III, for `<sos>` and `<sepI>`.
+    Source: Herold and Ney (2023), on concatenation; Li et al. (P-Transformer), on index-aware separators.
     """
     pieces = [[required_token(config, "bod_token_id")], *sentences] if bod else sentences
     ids = [required_token(config, "sos_token_id")] if source and config.use_sos else []
@@ -141,7 +167,7 @@ def document_parts(costs: Sequence[float], limit: float | None, splitting: str =
     Returns:
         `list[range]`: sentence indices of each part; none for an empty document.
 
-    Source: Herold and Ney (2023), section 4.1, for balanced parts; Bao et al. (2021), section 4.1, for greedy ones.
+    Source: Herold and Ney (2023), on splitting, for balanced parts; Bao et al. (2021), on data, for greedy ones.
     """
     if not costs:
         return []

@@ -79,6 +79,9 @@ class TrainingArguments(Seq2SeqTrainingArguments):
     lr_scheduler_type: str = field(default="inverse_sqrt", metadata={"help": "Schedule behind the warm-up."})
     adam_beta2: float = field(default=0.98, metadata={"help": "Beta 2 of Adam."})
     label_smoothing_factor: float = field(default=0.1, metadata={"help": "Epsilon of label smoothing."})
+    report_to: None | str | list[str] = field(
+        default="tensorboard", metadata={"help": "Where the curves go: 'tensorboard', 'none', or others of Trainer."}
+    )
     generation_num_beams: int | None = field(default=1, metadata={"help": "Beams while evaluating."})
     early_stopping_patience: int | None = field(
         default=None, metadata={"help": "Stop after as many evaluations without improvement."}

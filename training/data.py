@@ -27,7 +27,7 @@ def build_sequences(
 
     Args:
         source, target (`Sequence[Sequence[int]]`): Token ids of N sentences each, without specials.
-        config (`DocMTConfig`): Decides on formats (`equations` A2, A3 of the papers) and parts.
+        config (`DocMTConfig`): Decides on formats and parts.
     """
     pairs = [(s, t) for s, t in zip(source, target, strict=True) if s and t]
     sources, targets = [s for s, _ in pairs], [t for _, t in pairs]

@@ -197,7 +197,7 @@ def encode_documents(
 
 
 def mean_ratio(sequences: Dataset) -> float:
-    """Source tokens per target token, mean over the training sequences (Herold and Ney 2023, section 3.3)."""
+    """Source tokens per target token, mean over the training sequences (Herold and Ney 2023, on alignment)."""
     ratios = [s / t for s, t in zip(sequences["source_length"], sequences["target_length"], strict=True)]
     return sum(ratios) / len(ratios)
 
