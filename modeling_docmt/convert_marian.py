@@ -89,6 +89,7 @@ def convert_marian(
     if new_weights:
         logger.warning(f"Not in a Marian model, hence to be trained: {', '.join(new_weights)}.")
     model.generation_config = convert_generation_config(marian.generation_config)
+    model.generation_config.decoding = config.default_decoding
     return model.eval()
 
 

@@ -160,6 +160,12 @@ def test_decoding_options_are_carried_over():
     assert options.forced_eos_token_id is None
 
 
+def test_a_converted_checkpoint_names_its_decoding_mode(tmp_path):
+    for system, decoding in (("sentence-level", "sentence"), ("concat-document", "counted")):
+        convert_marian(random_marian(), system=system).save_pretrained(tmp_path)
+        assert DocMTForConditionalGeneration.from_pretrained(tmp_path).generation_config.decoding == decoding
+
+
 def test_separate_vocabularies_are_refused_with_the_reason():
     marian = random_marian(share_encoder_decoder_embeddings=False, decoder_vocab_size=120, tie_word_embeddings=False)
     with pytest.raises(ValueError, match="share_encoder_decoder_embeddings=False.*decoder_vocab_size=120"):

@@ -252,8 +252,9 @@ def describe_model(translator: Translator, arguments: EvaluationArguments) -> di
         info["weights_sha256"] = sha256_of_file(folder / "model.safetensors")
     decoding = generation_options(arguments)
     if translator.is_docmt:
-        saved = model.generation_config
-        decoding.setdefault("decoding", saved.decoding)
+        # where the saved generation config names no mode, `generate()` takes that of the system
+        saved = model.generation_config.to_dict().get("decoding")
+        decoding.setdefault("decoding", saved or model.config.default_decoding)
         if model.config.sequence_format == "context_window":
             decoding["context_sentences"] = model.config.context_sentences
     else:
