@@ -59,8 +59,10 @@ class SegmentedDocument:
                 f"got {len(translations)}."
             )
         pieces = [self.gaps[0]]
-        for translation, gap in zip(translations, self.gaps[1:], strict=True):
-            pieces += [translation, gap]
+        for segment, translation, gap in zip(self.segments, translations, self.gaps[1:], strict=True):
+            # with nothing between them, the endings of two lines, "\r" and "\n", would become one
+            merges = segment and not translation and pieces[-1].endswith("\r") and gap.startswith("\n")
+            pieces += [" " if merges else translation, gap]
         return "".join(pieces)
 
 

@@ -280,3 +280,9 @@ def test_single_line_holds_no_line_break():
     for text in random_texts(500, seed=5):
         assert len(single_line(text).splitlines()) <= 1
     assert single_line("a  b \n\n c") == "a  b c"
+
+
+def test_an_empty_translation_does_not_merge_the_line_endings_around_it():
+    document = segment_text("a\rb\nc")
+    assert document.restore(["A", "", "C"]) == "A\r \nC"
+    assert len(split_lines(document.restore(["A", "", "C"]))) == 3
