@@ -11,6 +11,7 @@ from modeling_docmt.text_docmt import (
     segment_sentences,
     segment_text,
     single_line,
+    split_lines,
     split_long_sentence,
 )
 
