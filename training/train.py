@@ -25,6 +25,7 @@ from transformers import (
     MarianMTModel,
     PreTrainedModel,
     PreTrainedTokenizerBase,
+    SchedulerType,
     set_seed,
 )
 from transformers.trainer_utils import get_last_checkpoint
@@ -269,7 +270,7 @@ def describe_run(
         "processes": args.world_size,
         "learning_rate": args.learning_rate,
         "warmup_steps": args.warmup_steps,
-        "lr_scheduler_type": str(args.lr_scheduler_type),
+        "lr_scheduler_type": SchedulerType(args.lr_scheduler_type).value,
         "label_smoothing": args.label_smoothing_factor,
         "seed": args.seed,
         "precision": "bfloat16 autocast" if args.bf16 else "float32",
