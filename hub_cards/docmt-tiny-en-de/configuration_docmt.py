@@ -1,0 +1,252 @@
+"""Configuration of DocMT: every option of a document-level translation model, and the presets of the literature."""
+
+import transformers
+from huggingface_hub.dataclasses import strict
+from packaging.version import parse
+
+
+if parse(transformers.__version__) < parse("5.24"):
+    raise ImportError(f"DocMT needs transformers>=5.24, found {transformers.__version__}: pip install -U transformers")
+
+from transformers.configuration_utils import PreTrainedConfig  # noqa: E402
+
+
+# One row a system of the literature: only what differs from the defaults of `DocMTConfig`. A new system is a new row,
+# plus the attention kind, position kind or format that it names.
+SYSTEMS: dict[str, dict] = {
+    "sentence-level": {"sequence_format": "sentence", "default_decoding": "sentence"},
+    "concat-adj": {"sequence_format": "context_window", "context_sentences": 2, "default_decoding": "counted"},
+    "concat-document": {"sequence_format": "document", "default_decoding": "counted"},
+}
+
+ATTENTION_KINDS = ("dense",)
+POSITION_KINDS = ("sinusoidal",)
+SEQUENCE_FORMATS = ("sentence", "context_window", "document")
+DECODING_MODES = ("sentence", "counted", "free", "sequential")
+PART_SPLITTINGS = ("balanced", "greedy")
+
+_PIPELINE = {"impl": "pipeline_docmt.DocumentTranslationPipeline", "pt": ["AutoModelForSeq2SeqLM"], "type": "text"}
+_AUTO_MAP = {
+    "AutoConfig": "configuration_docmt.DocMTConfig",
+    "AutoModel": "modeling_docmt.DocMTModel",
+    "AutoModelForSeq2SeqLM": "modeling_docmt.DocMTForConditionalGeneration",
+}
+
+
+@strict
+class DocMTConfig(PreTrainedConfig):
+    r"""
+    Hyperparameters of a DocMT encoder-decoder.
+
+    `DocMTConfig.from_system(name)` gives the preset of a published system; every field can be changed, and a
+    combination without a meaning is refused with the reason.
+
+    Args:
+        system (`str`, *optional*, defaults to `"sentence-level"`):
+            Name of the row of `SYSTEMS` that this configuration started from. A label: the fields decide.
+        sequence_format (`str`, *optional*, defaults to `"sentence"`):
+            What one model sequence holds. `"sentence"`: one sentence. `"context_window"`: `context_sentences`
+            sentences and the current one. `"document"`: a whole part of a document (Herold and Ney 2023).
+        context_sentences (`int`, *optional*, defaults to 0):
+            Preceding sentences, k, in a sequence of format `"context_window"`.
+        context_loss_weight (`float`, *optional*, defaults to 1.0):
+            Weight, from 0 to 1, of the loss of context sentences on the target side (`"context_window"` only).
+        use_sos (`bool`, *optional*, defaults to `False`):
+            Put `<sos>` in front of the source, and start the decoder with it (Li et al., P-Transformer).
+        indexed_separators (`bool`, *optional*, defaults to `False`):
+            Separate sentence I from the next by `<sepI>`, counted from 1 in every sequence, in place of `<sep>`.
+        max_part_tokens (`int`, *optional*, defaults to 1000):
+            Longest model sequence, in tokens of one side, separators included; longer documents are split at sentence
+            boundaries. `None`: no limit.
+        part_splitting (`str`, *optional*, defaults to `"balanced"`):
+            `"balanced"` cuts into parts of similar length (Herold and Ney 2023), `"greedy"` fills one part after the
+            other (Bao et al. 2021).
+        train_ratio (`float`, *optional*, defaults to 1.0):
+            Source tokens per target token in the training documents, mean of ratios. Estimates target lengths.
+        encoder_self_attention, decoder_self_attention, cross_attention (`str`, *optional*, defaults to `"dense"`):
+            Kind of attention in each place.
+        position_encoding (`str`, *optional*, defaults to `"sinusoidal"`):
+            Kind of position information added to the embeddings.
+        normalize_before (`bool`, *optional*, defaults to `False`):
+            Pre-norm layers with a final LayerNorm on both stacks, in place of post-norm.
+        scale_embedding (`bool`, *optional*, defaults to `True`):
+            Multiply token embeddings by `sqrt(d_model)`.
+        init_std (`float`, *optional*):
+            Standard deviation of all fresh weights; 0.02 is Marian's, with which small post-norm models learn faster.
+            `None`: embeddings N(0, 1 / d_model) and Xavier in linear layers, as in fairseq.
+        use_final_logits_bias (`bool`, *optional*, defaults to `False`):
+            Keep a bias of shape `(1, V)` on the logits, as Marian checkpoints do.
+        default_decoding (`str`, *optional*, defaults to `"sentence"`):
+            Decoding mode of `generate()` where neither the call nor the saved generation config names one.
+        sep_token_id, bod_token_id, sos_token_id, mask_token_id (`int`, *optional*):
+            Ids of the separator, the begin-of-document, the start-of-source and the mask token.
+        first_separator_token_id (`int`, *optional*):
+            Id of `<sep1>`; `<sep2>` and so on follow it without a gap. `None`: the vocabulary has none.
+        num_indexed_separators (`int`, *optional*, defaults to 255):
+            Number of indexed separators, M. A sequence with more than M + 1 sentences is split further.
+        source_lang, target_lang (`str`, *optional*):
+            Languages, as codes. They name the task `translation_xx_to_yy` of the checkpoint.
+
+    The remaining fields are those of [`MarianConfig`] with `encoder_ffn_dim`, `decoder_ffn_dim` and so on.
+    """
+
+    model_type = "docmt"
+    keys_to_ignore_at_inference = ["cache"]
+    attribute_map = {
+        "hidden_size": "d_model",
+        "num_attention_heads": "encoder_attention_heads",
+        "num_hidden_layers": "encoder_layers",
+    }
+
+    # shape
+    vocab_size: int = 32000
+    d_model: int = 512
+    encoder_layers: int = 6
+    decoder_layers: int = 6
+    encoder_attention_heads: int = 8
+    decoder_attention_heads: int = 8
+    encoder_ffn_dim: int = 2048
+    decoder_ffn_dim: int = 2048
+    activation_function: str = "relu"
+    dropout: float | int = 0.1
+    attention_dropout: float | int = 0.0
+    activation_dropout: float | int = 0.0
+    normalize_before: bool = False
+    scale_embedding: bool = True
+    init_std: float | None = None
+    use_final_logits_bias: bool = False
+    tie_word_embeddings: bool = True
+
+    # who sees whom, and where tokens stand
+    system: str = "sentence-level"
+    encoder_self_attention: str = "dense"
+    decoder_self_attention: str = "dense"
+    cross_attention: str = "dense"
+    position_encoding: str = "sinusoidal"
+
+    # what a sequence holds
+    sequence_format: str = "sentence"
+    context_sentences: int = 0
+    context_loss_weight: float | int = 1.0
+    use_sos: bool = False
+    indexed_separators: bool = False
+    max_part_tokens: int | None = 1000
+    part_splitting: str = "balanced"
+    train_ratio: float | int = 1.0
+    default_decoding: str = "sentence"
+
+    # vocabulary
+    pad_token_id: int | None = 1
+    bos_token_id: int | None = 2
+    eos_token_id: int | None = 3
+    sep_token_id: int | None = 4
+    bod_token_id: int | None = 5
+    sos_token_id: int | None = 6
+    mask_token_id: int | None = 7
+    first_separator_token_id: int | None = 10
+    num_indexed_separators: int = 255
+    decoder_start_token_id: int | None = 2
+    source_lang: str | None = None
+    target_lang: str | None = None
+
+    use_cache: bool = True
+    is_encoder_decoder: bool = True
+    auto_map: dict | None = None
+    custom_pipelines: dict | None = None
+
+    def __post_init__(self, **kwargs):
+        self._check_choices()
+        self._check_shape()
+        self._check_format()
+        if self.auto_map is None:
+            self.auto_map = dict(_AUTO_MAP)
+        if self.custom_pipelines is None:
+            tasks = ["translation"]
+            if self.source_lang and self.target_lang:
+                tasks.append(f"translation_{self.source_lang}_to_{self.target_lang}")
+            self.custom_pipelines = {task: dict(_PIPELINE) for task in tasks}
+        super().__post_init__(**kwargs)
+
+    @classmethod
+    def from_system(cls, name: str, **changes) -> "DocMTConfig":
+        """
+        Build the configuration of a published system.
+
+        Args:
+            name (`str`): Row of `SYSTEMS`, such as `"concat-adj"`.
+            changes: Fields that differ from the preset.
+
+        Raises:
+            `ValueError`: if there is no such system, or no such field.
+        """
+        if name not in SYSTEMS:
+            raise ValueError(f"`name` must be one of {', '.join(map(repr, SYSTEMS))}, got {name!r}.")
+        return cls(system=name, **{**SYSTEMS[name], **changes})
+
+    def separator_ids(self) -> list[int]:
+        """Ids of every token that separates two sentences: `<sep>`, and the indexed separators there are."""
+        indexed = range(0)
+        if self.first_separator_token_id is not None:
+            indexed = range(self.first_separator_token_id, self.first_separator_token_id + self.num_indexed_separators)
+        return [*([] if self.sep_token_id is None else [self.sep_token_id]), *indexed]
+
+    def _check_choices(self):
+        choices = {
+            "encoder_self_attention": ATTENTION_KINDS,
+            "decoder_self_attention": ATTENTION_KINDS,
+            "cross_attention": ATTENTION_KINDS,
+            "position_encoding": POSITION_KINDS,
+            "sequence_format": SEQUENCE_FORMATS,
+            "default_decoding": DECODING_MODES,
+            "part_splitting": PART_SPLITTINGS,
+        }
+        for name, allowed in choices.items():
+            if getattr(self, name) not in allowed:
+                allowed_text = ", ".join(map(repr, allowed))
+                raise ValueError(f"`{name}` must be one of {allowed_text}, got {getattr(self, name)!r}.")
+
+    def _check_shape(self):
+        for side in ("encoder", "decoder"):
+            heads = getattr(self, f"{side}_attention_heads")
+            if heads < 1 or self.d_model % heads:
+                raise ValueError(
+                    f"`d_model` must be divisible by `{side}_attention_heads`, got d_model={self.d_model} and "
+                    f"{side}_attention_heads={heads}."
+                )
+        if self.d_model % 2:
+            raise ValueError(f"`d_model` must be even for sinusoidal positions, got {self.d_model}.")
+        for name in ("dropout", "attention_dropout", "activation_dropout", "context_loss_weight"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"`{name}` must lie between 0 and 1, got {getattr(self, name)}.")
+
+    def _check_format(self):
+        if self.context_sentences < 0:
+            raise ValueError(f"`context_sentences` must be 0 or more, got {self.context_sentences}.")
+        if self.context_sentences and self.sequence_format != "context_window":
+            raise ValueError(
+                f"`context_sentences` is read by `sequence_format='context_window'` alone, got "
+                f"context_sentences={self.context_sentences} and sequence_format={self.sequence_format!r}."
+            )
+        if self.max_part_tokens is not None and self.max_part_tokens < 2:
+            raise ValueError(
+                f"`max_part_tokens` must be at least 2, or None for no limit, got {self.max_part_tokens}."
+            )
+        if self.train_ratio <= 0:
+            raise ValueError(f"`train_ratio` must be positive, got {self.train_ratio}.")
+        if self.sequence_format != "sentence" and self.sep_token_id is None:
+            raise ValueError(f"`sep_token_id` is needed by `sequence_format={self.sequence_format!r}`, got None.")
+        if self.use_sos and self.sos_token_id is None:
+            raise ValueError("`sos_token_id` is needed by `use_sos=True`, got None.")
+        if self.indexed_separators and self.first_separator_token_id is None:
+            raise ValueError("`first_separator_token_id` is needed by `indexed_separators=True`, got None.")
+
+
+def required_token(config: DocMTConfig, name: str) -> int:
+    """The id of a special token; a `ValueError` where the config has none."""
+    token = getattr(config, name)
+    if token is None:
+        raise ValueError(f"`{name}` of the model config is needed for document formats, got None.")
+    return token
+
+
+DocMTConfig.register_for_auto_class()

@@ -1,0 +1,204 @@
+"""Options of document decoding: where they come from, which values they may have."""
+
+from dataclasses import dataclass, fields
+from difflib import get_close_matches
+from typing import Any
+
+from transformers import GenerationConfig
+from transformers.utils import logging
+
+from .configuration_docmt import DECODING_MODES, DocMTConfig
+
+
+logger = logging.get_logger(__name__)
+
+SOURCE_CONTEXTS = ("full", "prefix")
+# rows of an internal call, and rows times source tokens, where the caller sets no bound
+DEFAULT_ROWS = 128
+DEFAULT_ROW_TOKENS = 2**16
+# lengths of one stock call; a document has a bound for each sentence instead
+LENGTH_OPTIONS = ("max_length", "max_new_tokens", "min_length", "min_new_tokens")
+
+
+@dataclass(frozen=True)
+class DocumentOptions:
+    """
+    The options of `generate()` that are ours, resolved and checked. `DocumentGenerationMixin` documents each.
+
+    Each may be a keyword of the call or a plain field of a `GenerationConfig`; the call wins.
+    """
+
+    decoding: str | None = None
+    source_context: str = "full"
+    source_context_sentences: int | None = None
+    target_context_sentences: int | None = None
+    max_sentence_tokens: int | None = None
+    min_sentence_tokens: int = 1
+    batch_rows: int | None = None
+    reuse_cache: bool = True
+
+    @classmethod
+    def names(cls) -> list[str]:
+        """Names of all options, as keywords and as fields of a generation config."""
+        return [field.name for field in fields(cls)]
+
+    @classmethod
+    def resolve(
+        cls, config: DocMTConfig, generation_config: GenerationConfig, given: dict[str, Any]
+    ) -> "DocumentOptions":
+        """
+        Read the options, the only place that does: those of the call, else of the generation config, else the default.
+
+        Raises:
+            `ValueError`: if a value is not allowed, or does nothing together with the others.
+        """
+        values: dict[str, Any] = {}
+        for field in fields(cls):
+            value = given.get(field.name)
+            if value is None and field.name not in given:
+                value = getattr(generation_config, field.name, None)
+            if value is not None:
+                values[field.name] = value
+        if "decoding" not in values and "decoding" not in given:
+            values["decoding"] = config.default_decoding
+        options = cls(**values)
+        if options.decoding is not None:
+            options._check(config)
+        return options
+
+    def _check(self, config: DocMTConfig) -> None:
+        for name, allowed in (("decoding", DECODING_MODES), ("source_context", SOURCE_CONTEXTS)):
+            if getattr(self, name) not in allowed:
+                choices = ", ".join(map(repr, allowed))
+                hint = " (or None for the stock `generate()`)" if name == "decoding" else ""
+                raise ValueError(f"`{name}` must be one of {choices}{hint}, got {getattr(self, name)!r}.")
+        for name, least in (
+            ("source_context_sentences", 0),
+            ("target_context_sentences", 0),
+            ("max_sentence_tokens", 1),
+            ("min_sentence_tokens", 0),
+            ("batch_rows", 1),
+        ):
+            value = getattr(self, name)
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
+                raise ValueError(f"`{name}` must be an integer of at least {least}, got {value!r}.")
+        if self.max_sentence_tokens is not None and self.min_sentence_tokens > self.max_sentence_tokens:
+            raise ValueError(
+                f"`min_sentence_tokens` must not exceed `max_sentence_tokens`, got {self.min_sentence_tokens} and "
+                f"{self.max_sentence_tokens}."
+            )
+        self._check_context(config)
+
+    def _check_context(self, config: DocMTConfig) -> None:
+        source, target = self.source_context_sentences, self.target_context_sentences
+        if self.decoding == "sentence":
+            if target:
+                raise ValueError(
+                    f"`target_context_sentences={target}` does nothing with decoding='sentence', which translates "
+                    "each sentence by itself: use decoding='sequential'."
+                )
+        elif self.decoding == "sequential":
+            is_sliding = config.sequence_format == "context_window" or self.source_context == "prefix"
+            if not is_sliding and (source is not None or target is not None):
+                raise ValueError(
+                    "`source_context_sentences` and `target_context_sentences` bound a source that grows: use them "
+                    f"with source_context='prefix', got source_context={self.source_context!r}."
+                )
+            if source is not None and target is not None and target > source:
+                raise ValueError(
+                    "`target_context_sentences` must not exceed `source_context_sentences`, whose translations they "
+                    f"are, got {target} and {source}."
+                )
+        elif source is not None or target is not None:
+            raise ValueError(
+                "`source_context_sentences` and `target_context_sentences` belong to decoding='sentence' and "
+                f"'sequential', got decoding={self.decoding!r}."
+            )
+
+
+@dataclass(frozen=True)
+class SearchSettings:
+    """
+    What an internal call of the stock `generate()` needs to know.
+
+    Attributes:
+        stock (`dict`): Keyword arguments of the stock `generate()`: every field of the generation config, resolved.
+        num_beams (`int`): Beams of a sequence.
+        num_hypotheses (`int`): Hypotheses wanted of each sequence.
+        length_penalty (`float`): Power of the length by which sentence scores are divided.
+        no_repeat_ngram_size (`int`): See the stock option; 0 for off.
+        has_scores (`bool`): Whether sentence scores are wanted, one parallel decoder pass a call.
+        keep_order (`bool`): Whether documents are translated from front to back, for a streamer.
+        batch_rows (`int`, *optional*): Bound of sequences times beams.
+        logits_processor, stopping_criteria (`list`): Those of the caller.
+    """
+
+    stock: dict[str, Any]
+    num_beams: int
+    num_hypotheses: int
+    length_penalty: float
+    no_repeat_ngram_size: int
+    has_scores: bool
+    keep_order: bool
+    batch_rows: int | None
+    logits_processor: list
+    stopping_criteria: list
+
+    @classmethod
+    def from_generation_config(cls, generation_config: GenerationConfig, **own) -> "SearchSettings":
+        """Settings of the internal calls: lengths, n-grams and output are in our hands, all else is as resolved."""
+        names = [name for name in GenerationConfig().to_dict() if hasattr(generation_config, name)]
+        stock = {name: getattr(generation_config, name) for name in names if name != "transformers_version"}
+        stock |= dict.fromkeys(LENGTH_OPTIONS)
+        stock |= {
+            # end of a sentence is forced by our rules, which keep the log-probability of the model
+            "forced_eos_token_id": None,
+            "no_repeat_ngram_size": None,
+            "return_dict_in_generate": False,
+            "output_scores": False,
+            "output_logits": False,
+            "output_attentions": False,
+            "output_hidden_states": False,
+            "num_return_sequences": own["num_hypotheses"],
+        }
+        return cls(
+            stock=stock,
+            num_beams=generation_config.num_beams or 1,
+            length_penalty=1.0 if generation_config.length_penalty is None else generation_config.length_penalty,
+            no_repeat_ngram_size=generation_config.no_repeat_ngram_size or 0,
+            **own,
+        )
+
+    def sequences_per_call(self, longest: int) -> int:
+        """How many sequences of at most `longest` tokens go through the model together."""
+        if self.batch_rows is not None:
+            return max(1, self.batch_rows // self.num_beams)
+        rows = min(DEFAULT_ROWS, DEFAULT_ROW_TOKENS // max(longest, 1))
+        return max(1, rows // self.num_beams)
+
+
+def check_stock_options(given: dict[str, Any], unused: dict[str, Any], options: DocumentOptions) -> None:
+    """
+    Refuse what document decoding does not know, and say which lengths it does not read.
+
+    Args:
+        given (`dict`): Keyword arguments of the call.
+        unused (`dict`): Those that are no option and no known input.
+        options (`DocumentOptions`): Resolved options.
+
+    Raises:
+        `ValueError`: if there is an unknown argument.
+    """
+    for name in unused:
+        known = [*DocumentOptions.names(), *vars(GenerationConfig())]
+        near = get_close_matches(name, known, n=1)
+        hint = (
+            f"Did you mean `{near[0]}`?" if near else "Pass decoding=None if it is meant for the stock `generate()`."
+        )
+        raise ValueError(f"`{name}` is not an option of `generate(decoding={options.decoding!r})`. {hint}")
+    ignored = [name for name in LENGTH_OPTIONS if given.get(name) is not None]
+    if ignored:
+        logger.warning_once(
+            f"{', '.join(f'`{name}`' for name in ignored)} has no effect on document decoding, which bounds each "
+            "sentence: use `max_sentence_tokens` and `min_sentence_tokens`."
+        )

@@ -1,0 +1,56 @@
+"""The training loss: label-smoothed cross-entropy a token, context sentences weighted by their place."""
+
+import torch
+from torch import nn
+
+from .configuration_docmt import DocMTConfig
+from .masking_docmt import source_sentence_ids
+
+
+def translation_loss(
+    logits: torch.Tensor,
+    labels: torch.LongTensor,
+    config: DocMTConfig,
+    *,
+    label_smoothing: float = 0.0,
+    num_items_in_batch: int | torch.Tensor | None = None,
+) -> torch.Tensor:
+    """
+    Label-smoothed cross-entropy, summed over target tokens and divided by their count.
+
+    A token costs `(1 - eps) (-log p(e_i)) + eps / V sum_v (-log p(v))`. With `config.context_loss_weight` below 1, the
+    tokens of all sentences but the last of a row count by that weight.
+
+    Args:
+        logits (`torch.Tensor` of shape `(B, T, V)`): Scores of the next token.
+        labels (`torch.LongTensor` of shape `(B, T)`): Target ids, -100 at padding.
+        config (`DocMTConfig`): Context weight and separators.
+        label_smoothing (`float`, *optional*, defaults to 0): eps.
+        num_items_in_batch (`int` or `torch.Tensor`, *optional*):
+            Target tokens of all accumulated batches, in place of those of this one.
+
+    Returns:
+        `torch.Tensor`: the loss, a scalar.
+    """
+    weight = config.context_loss_weight if config.sequence_format == "context_window" else 1.0
+    losses = nn.functional.cross_entropy(
+        logits.flatten(0, 1).float(),
+        labels.flatten(),
+        ignore_index=-100,
+        label_smoothing=label_smoothing,
+        reduction="sum" if weight == 1.0 else "none",
+    )
+    if weight != 1.0:
+        losses = (losses * context_weights(labels, config, weight).flatten()).sum()
+    if num_items_in_batch is None:
+        num_items_in_batch = labels.ne(-100).sum()
+    elif isinstance(num_items_in_batch, torch.Tensor):
+        num_items_in_batch = num_items_in_batch.to(losses.device)
+    return losses / num_items_in_batch
+
+
+def context_weights(labels: torch.LongTensor, config: DocMTConfig, weight: float) -> torch.Tensor:
+    """Weight of each label, `(B, T)`: `weight` in context sentences, 1 in the last sentence of the row."""
+    sentence_ids = source_sentence_ids(labels, config)
+    last = sentence_ids.masked_fill(labels.eq(-100), -1).amax(dim=-1, keepdim=True)
+    return torch.where(sentence_ids == last, 1.0, weight)

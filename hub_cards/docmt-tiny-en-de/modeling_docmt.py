@@ -1,0 +1,503 @@
+"""
+DocMT: encoder-decoder Transformers for document-level machine translation.
+
+Read from top to bottom: layers, encoder, decoder, then the public classes. What differs between the systems of the
+literature is the attention of a layer (`ATTENTION_CLASSES`), the positions and the sequence format, all named by
+`DocMTConfig`.
+
+Shapes: `B` sequences in a batch · `S` source tokens · `T` target tokens · `H` heads · `D` head dimension · `d_model` ·
+`V` vocabulary.
+"""
+
+import math
+from typing import Any
+
+import torch
+from torch import nn
+from transformers import initialization as init
+from transformers.activations import ACT2FN
+from transformers.cache_utils import DynamicCache, EncoderDecoderCache
+from transformers.generation import GenerationConfig, GenerationMixin
+from transformers.modeling_layers import GradientCheckpointingLayer
+from transformers.modeling_outputs import (
+    BaseModelOutput,
+    BaseModelOutputWithPastAndCrossAttentions,
+    Seq2SeqLMOutput,
+    Seq2SeqModelOutput,
+)
+from transformers.modeling_utils import PreTrainedModel
+from transformers.utils.generic import can_return_tuple, merge_with_config_defaults
+from transformers.utils.output_capturing import OutputRecorder, capture_outputs
+
+from .attention_dense import DenseAttention
+from .configuration_docmt import DocMTConfig
+from .generation_docmt import DocumentGenerationMixin
+from .loss_docmt import translation_loss
+from .masking_docmt import build_attention_masks
+from .positions_docmt import sinusoids
+
+
+# one class a kind of attention, all with the interface of `DenseAttention`
+ATTENTION_CLASSES = {"dense": DenseAttention}
+
+
+class DocMTEncoderLayer(GradientCheckpointingLayer):
+    """Self-attention and feed-forward, each with residual and LayerNorm, post-norm or pre-norm."""
+
+    def __init__(self, config: DocMTConfig, layer_idx: int):
+        super().__init__()
+        self.normalize_before = config.normalize_before
+        self.dropout = config.dropout
+        self.activation_dropout = config.activation_dropout
+        self.self_attn = ATTENTION_CLASSES[config.encoder_self_attention](
+            config, config.encoder_attention_heads, layer_idx
+        )
+        self.self_attn_layer_norm = nn.LayerNorm(config.d_model)
+        self.activation_fn = ACT2FN[config.activation_function]
+        self.fc1 = nn.Linear(config.d_model, config.encoder_ffn_dim)
+        self.fc2 = nn.Linear(config.encoder_ffn_dim, config.d_model)
+        self.final_layer_norm = nn.LayerNorm(config.d_model)
+
+    def forward(self, hidden_states: torch.Tensor, attention_masks: dict[str, Any], **kwargs) -> torch.Tensor:
+        """States `(B, S, d_model)` to states of the same shape."""
+        residual = hidden_states
+        if self.normalize_before:
+            hidden_states = self.self_attn_layer_norm(hidden_states)
+        hidden_states, _ = self.self_attn(hidden_states, attention_masks, **kwargs)
+        hidden_states = residual + nn.functional.dropout(hidden_states, self.dropout, self.training)
+        if not self.normalize_before:
+            hidden_states = self.self_attn_layer_norm(hidden_states)
+        return _feed_forward(self, hidden_states)
+
+
+class DocMTDecoderLayer(GradientCheckpointingLayer):
+    """Causal self-attention, cross-attention and feed-forward, each with residual and LayerNorm."""
+
+    def __init__(self, config: DocMTConfig, layer_idx: int):
+        super().__init__()
+        self.normalize_before = config.normalize_before
+        self.dropout = config.dropout
+        self.activation_dropout = config.activation_dropout
+        self.self_attn = ATTENTION_CLASSES[config.decoder_self_attention](
+            config, config.decoder_attention_heads, layer_idx, is_causal=True
+        )
+        self.self_attn_layer_norm = nn.LayerNorm(config.d_model)
+        self.encoder_attn = ATTENTION_CLASSES[config.cross_attention](
+            config, config.decoder_attention_heads, layer_idx
+        )
+        self.encoder_attn_layer_norm = nn.LayerNorm(config.d_model)
+        self.activation_fn = ACT2FN[config.activation_function]
+        self.fc1 = nn.Linear(config.d_model, config.decoder_ffn_dim)
+        self.fc2 = nn.Linear(config.decoder_ffn_dim, config.d_model)
+        self.final_layer_norm = nn.LayerNorm(config.d_model)
+
+    # the keyword must be `cache`: GradientCheckpointingLayer drops it while it checkpoints
+    def forward(
+        self,
+        hidden_states: torch.Tensor,
+        attention_masks: dict[str, Any],
+        encoder_hidden_states: torch.Tensor,
+        encoder_attention_masks: dict[str, Any],
+        cache: EncoderDecoderCache | None = None,
+        **kwargs,
+    ) -> torch.Tensor:
+        """Target states `(B, T, d_model)` and source states `(B, S, d_model)` to target states."""
+        # 1. self-attention
+        residual = hidden_states
+        if self.normalize_before:
+            hidden_states = self.self_attn_layer_norm(hidden_states)
+        hidden_states, _ = self.self_attn(hidden_states, attention_masks, cache=cache, **kwargs)
+        hidden_states = residual + nn.functional.dropout(hidden_states, self.dropout, self.training)
+        if not self.normalize_before:
+            hidden_states = self.self_attn_layer_norm(hidden_states)
+
+        # 2. cross-attention
+        residual = hidden_states
+        if self.normalize_before:
+            hidden_states = self.encoder_attn_layer_norm(hidden_states)
+        hidden_states, _ = self.encoder_attn(
+            hidden_states, encoder_attention_masks, encoder_hidden_states=encoder_hidden_states, cache=cache, **kwargs
+        )
+        hidden_states = residual + nn.functional.dropout(hidden_states, self.dropout, self.training)
+        if not self.normalize_before:
+            hidden_states = self.encoder_attn_layer_norm(hidden_states)
+
+        # 3. feed-forward
+        return _feed_forward(self, hidden_states)
+
+
+def _feed_forward(layer: DocMTEncoderLayer | DocMTDecoderLayer, hidden_states: torch.Tensor) -> torch.Tensor:
+    residual = hidden_states
+    if layer.normalize_before:
+        hidden_states = layer.final_layer_norm(hidden_states)
+    hidden_states = layer.activation_fn(layer.fc1(hidden_states))
+    hidden_states = nn.functional.dropout(hidden_states, layer.activation_dropout, layer.training)
+    hidden_states = residual + nn.functional.dropout(layer.fc2(hidden_states), layer.dropout, layer.training)
+    return hidden_states if layer.normalize_before else layer.final_layer_norm(hidden_states)
+
+
+class DocMTPreTrainedModel(PreTrainedModel):
+    """Weight initialisation and what Transformers needs to know of the models."""
+
+    config: DocMTConfig
+    base_model_prefix = "model"
+    supports_gradient_checkpointing = True
+    _no_split_modules = ["DocMTEncoderLayer", "DocMTDecoderLayer"]
+    _supports_sdpa = True
+    _supports_flex_attn = True
+    _can_compile_fullgraph = True
+
+    @torch.no_grad()
+    def _init_weights(self, module: nn.Module):
+        """
+        Embeddings N(0, 1 / d_model) with a zero pad row and Xavier elsewhere, as in fairseq's Transformer; with
+        `config.init_std`, N(0, init_std^2) for all, as in Marian models.
+        """
+        if self.config.init_std is not None or not isinstance(module, nn.Linear | nn.Embedding):
+            super()._init_weights(module)
+        elif isinstance(module, nn.Linear):
+            init.xavier_uniform_(module.weight)
+            if module.bias is not None:
+                init.zeros_(module.bias)
+        else:
+            init.normal_(module.weight, mean=0.0, std=self.config.d_model**-0.5)
+            # a weight that came with the checkpoint is not ours to change
+            if module.padding_idx is not None and not getattr(module.weight, "_is_hf_initialized", False):
+                init.zeros_(module.weight[module.padding_idx])
+        if isinstance(module, DocMTForConditionalGeneration):
+            if self.config.use_final_logits_bias:
+                init.zeros_(module.final_logits_bias)
+            if not self.config.tie_word_embeddings and self.config.init_std is None:
+                init.normal_(module.lm_head.weight, mean=0.0, std=self.config.d_model**-0.5)
+
+
+class DocMTStack(DocMTPreTrainedModel):
+    """What encoder and decoder share: embeddings, positions, and the norm behind a pre-norm stack."""
+
+    def __init__(self, config: DocMTConfig):
+        super().__init__(config)
+        self.embed_tokens = nn.Embedding(config.vocab_size, config.d_model, config.pad_token_id)
+        self.embed_scale = math.sqrt(config.d_model) if config.scale_embedding else 1.0
+        self.layer_norm = nn.LayerNorm(config.d_model) if config.normalize_before else None
+        self.gradient_checkpointing = False
+
+    def embed(self, input_ids, inputs_embeds, position_ids, past_length: int = 0) -> torch.Tensor:
+        """Scaled token embeddings plus positions, `(B, L, d_model)`; by default these count on from `past_length`."""
+        if (input_ids is None) == (inputs_embeds is None):
+            raise ValueError("Give exactly one of `input_ids` and `inputs_embeds` (or of their decoder versions).")
+        if inputs_embeds is None:
+            inputs_embeds = self.embed_tokens(input_ids)
+        if position_ids is None:
+            position_ids = torch.arange(inputs_embeds.shape[1], device=inputs_embeds.device)[None] + past_length
+        positions = sinusoids(position_ids, self.config.d_model, inputs_embeds.dtype)
+        hidden_states = inputs_embeds * self.embed_scale + positions
+        return nn.functional.dropout(hidden_states, self.config.dropout, self.training)
+
+    def normalize(self, hidden_states: torch.Tensor) -> torch.Tensor:
+        """The final LayerNorm of a pre-norm stack; post-norm stacks have none."""
+        return hidden_states if self.layer_norm is None else self.layer_norm(hidden_states)
+
+
+class DocMTEncoder(DocMTStack):
+    """Source ids to source states."""
+
+    _can_record_outputs = {
+        "hidden_states": DocMTEncoderLayer,
+        "attentions": OutputRecorder(DenseAttention, index=1, layer_name="self_attn"),
+    }
+
+    def __init__(self, config: DocMTConfig):
+        super().__init__(config)
+        self.layers = nn.ModuleList(DocMTEncoderLayer(config, i) for i in range(config.encoder_layers))
+        self.post_init()
+
+    @merge_with_config_defaults
+    @capture_outputs
+    def forward(
+        self,
+        input_ids: torch.LongTensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        inputs_embeds: torch.Tensor | None = None,
+        **kwargs,
+    ) -> BaseModelOutput:
+        r"""
+        Args:
+            input_ids (`torch.LongTensor` of shape `(batch_size, source_length)`): Formatted source ids.
+            attention_mask (`torch.Tensor` of the same shape, *optional*): 1 at tokens, 0 at padding (on the right).
+            inputs_embeds (`torch.Tensor` of shape `(batch_size, source_length, d_model)`, *optional*):
+                Embeddings in place of ids.
+        """
+        hidden_states = self.embed(input_ids, inputs_embeds, position_ids=None)
+        masks = build_attention_masks(
+            (name for layer in self.layers for name in layer.self_attn.mask_names),
+            "encoder",
+            config=self.config,
+            hidden_states=hidden_states,
+            attention_mask=attention_mask,
+        )
+        for layer in self.layers:
+            hidden_states = layer(hidden_states, masks, **kwargs)
+        return BaseModelOutput(last_hidden_state=self.normalize(hidden_states))
+
+
+class DocMTDecoder(DocMTStack):
+    """Target ids and source states to target states."""
+
+    _can_record_outputs = {
+        "hidden_states": DocMTDecoderLayer,
+        "attentions": OutputRecorder(DenseAttention, index=1, layer_name="self_attn"),
+        "cross_attentions": OutputRecorder(DenseAttention, index=1, layer_name="encoder_attn"),
+    }
+
+    def __init__(self, config: DocMTConfig):
+        super().__init__(config)
+        self.layers = nn.ModuleList(DocMTDecoderLayer(config, i) for i in range(config.decoder_layers))
+        self.post_init()
+
+    @merge_with_config_defaults
+    @capture_outputs
+    def forward(
+        self,
+        input_ids: torch.LongTensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        encoder_hidden_states: torch.Tensor | None = None,
+        encoder_attention_mask: torch.Tensor | None = None,
+        cache: EncoderDecoderCache | None = None,
+        inputs_embeds: torch.Tensor | None = None,
+        use_cache: bool | None = None,
+        position_ids: torch.LongTensor | None = None,
+        **kwargs,
+    ) -> BaseModelOutputWithPastAndCrossAttentions:
+        r"""
+        Args:
+            input_ids (`torch.LongTensor` of shape `(batch_size, target_length)`): Decoder input behind the cache.
+            attention_mask (`torch.Tensor` of shape `(batch_size, past_length + target_length)`, *optional*):
+                1 at tokens, 0 at padding, cached positions included.
+            encoder_hidden_states (`torch.Tensor` of shape `(batch_size, source_length, d_model)`): Source states.
+            encoder_attention_mask (`torch.Tensor` of shape `(batch_size, source_length)`, *optional*): Source padding.
+            cache (`EncoderDecoderCache`, *optional*): Keys and values of earlier steps.
+            inputs_embeds (`torch.Tensor` of shape `(batch_size, target_length, d_model)`, *optional*):
+                Embeddings in place of ids.
+            use_cache (`bool`, *optional*): Whether to return a cache.
+            position_ids (`torch.LongTensor` of shape `(batch_size, target_length)`, *optional*):
+                Positions from 0; needed where the mask has holes. Defaults to counting on from the cache.
+        """
+        if use_cache and cache is None:
+            view = self.config.get_text_config(decoder=True)
+            cache = EncoderDecoderCache(DynamicCache(config=view), DynamicCache(config=view))
+        past_length = 0 if cache is None else cache.get_seq_length()
+        hidden_states = self.embed(input_ids, inputs_embeds, position_ids, past_length)
+        self_masks = build_attention_masks(
+            (name for layer in self.layers for name in layer.self_attn.mask_names),
+            "decoder",
+            config=self.config,
+            hidden_states=hidden_states,
+            attention_mask=attention_mask,
+            cache=cache,
+        )
+        cross_masks = build_attention_masks(
+            (name for layer in self.layers for name in layer.encoder_attn.mask_names),
+            "cross",
+            config=self.config,
+            hidden_states=hidden_states,
+            attention_mask=encoder_attention_mask,
+            encoder_hidden_states=encoder_hidden_states,
+        )
+        for layer in self.layers:
+            hidden_states = layer(hidden_states, self_masks, encoder_hidden_states, cross_masks, cache=cache, **kwargs)
+        return BaseModelOutputWithPastAndCrossAttentions(last_hidden_state=self.normalize(hidden_states), cache=cache)
+
+
+class DocMTModel(DocMTPreTrainedModel):
+    """Encoder and decoder without the output layer."""
+
+    _tied_weights_keys = {
+        "encoder.embed_tokens.weight": "shared.weight",
+        "decoder.embed_tokens.weight": "shared.weight",
+    }
+
+    def __init__(self, config: DocMTConfig):
+        super().__init__(config)
+        self.shared = nn.Embedding(config.vocab_size, config.d_model, config.pad_token_id)
+        self.encoder = DocMTEncoder(config)
+        self.decoder = DocMTDecoder(config)
+        self.post_init()
+
+    def get_input_embeddings(self) -> nn.Embedding:
+        return self.shared
+
+    def set_input_embeddings(self, value: nn.Embedding):
+        self.shared = self.encoder.embed_tokens = self.decoder.embed_tokens = value
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: torch.LongTensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        decoder_input_ids: torch.LongTensor | None = None,
+        decoder_attention_mask: torch.Tensor | None = None,
+        decoder_position_ids: torch.LongTensor | None = None,
+        encoder_outputs: BaseModelOutput | tuple | None = None,
+        cache: EncoderDecoderCache | None = None,
+        inputs_embeds: torch.Tensor | None = None,
+        decoder_inputs_embeds: torch.Tensor | None = None,
+        use_cache: bool | None = None,
+        **kwargs,
+    ) -> Seq2SeqModelOutput:
+        """Arguments as in [`DocMTForConditionalGeneration.forward`], without the labels."""
+        if encoder_outputs is None:
+            encoded = self.encoder(
+                input_ids=input_ids, attention_mask=attention_mask, inputs_embeds=inputs_embeds, **kwargs
+            )
+        else:
+            encoded = BaseModelOutput(*encoder_outputs) if isinstance(encoder_outputs, tuple) else encoder_outputs
+        decoder_outputs = self.decoder(
+            input_ids=decoder_input_ids,
+            attention_mask=decoder_attention_mask,
+            encoder_hidden_states=encoded.last_hidden_state,
+            encoder_attention_mask=attention_mask,
+            cache=cache,
+            inputs_embeds=decoder_inputs_embeds,
+            use_cache=use_cache,
+            position_ids=decoder_position_ids,
+            **kwargs,
+        )
+        return Seq2SeqModelOutput(
+            last_hidden_state=decoder_outputs.last_hidden_state,
+            cache=decoder_outputs.cache,
+            decoder_hidden_states=decoder_outputs.hidden_states,
+            decoder_attentions=decoder_outputs.attentions,
+            cross_attentions=decoder_outputs.cross_attentions,
+            encoder_last_hidden_state=encoded.last_hidden_state,
+            encoder_hidden_states=encoded.hidden_states,
+            encoder_attentions=encoded.attentions,
+        )
+
+
+class DocMTForConditionalGeneration(DocMTPreTrainedModel, DocumentGenerationMixin, GenerationMixin):
+    """The translation model: encoder, decoder and output layer, with document decoding in `generate()`."""
+
+    _tied_weights_keys = {"lm_head.weight": "model.shared.weight"}
+    final_logits_bias: torch.Tensor
+
+    def __init__(self, config: DocMTConfig):
+        super().__init__(config)
+        self.model = DocMTModel(config)
+        self.lm_head = nn.Linear(config.d_model, config.vocab_size, bias=False)
+        if config.use_final_logits_bias:
+            self.register_buffer("final_logits_bias", torch.zeros(1, config.vocab_size))
+        self.generation_config = self.default_generation_config(config)
+        self.post_init()
+
+    @staticmethod
+    def default_generation_config(config: DocMTConfig) -> GenerationConfig:
+        """
+        The decoding mode of the system and the ids of the vocabulary.
+
+        A fresh object: one that Transformers derives from the model's configuration loses our fields on loading.
+        """
+        ids = ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id")
+        return GenerationConfig(decoding=config.default_decoding, **{name: getattr(config, name) for name in ids})
+
+    def resize_token_embeddings(
+        self, new_num_tokens: int | None = None, pad_to_multiple_of: int | None = None, mean_resizing: bool = True
+    ) -> nn.Embedding:
+        """Resize embeddings, output layer and output bias, see `PreTrainedModel.resize_token_embeddings`."""
+        embeddings = super().resize_token_embeddings(new_num_tokens, pad_to_multiple_of, mean_resizing)
+        if self.config.use_final_logits_bias:
+            missing = embeddings.weight.shape[0] - self.final_logits_bias.shape[-1]
+            self.final_logits_bias = nn.functional.pad(self.final_logits_bias, (0, missing))
+        return embeddings
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: torch.LongTensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        decoder_input_ids: torch.LongTensor | None = None,
+        decoder_attention_mask: torch.Tensor | None = None,
+        decoder_position_ids: torch.LongTensor | None = None,
+        encoder_outputs: BaseModelOutput | tuple | None = None,
+        cache: EncoderDecoderCache | None = None,
+        inputs_embeds: torch.Tensor | None = None,
+        decoder_inputs_embeds: torch.Tensor | None = None,
+        labels: torch.LongTensor | None = None,
+        use_cache: bool | None = None,
+        num_items_in_batch: int | torch.Tensor | None = None,
+        **kwargs,
+    ) -> Seq2SeqLMOutput:
+        r"""
+        Args:
+            input_ids (`torch.LongTensor` of shape `(batch_size, source_length)`):
+                Formatted source ids, see `format_sequence`.
+            attention_mask (`torch.Tensor` of shape `(batch_size, source_length)`, *optional*):
+                1 at tokens, 0 at padding, which stands on the right.
+            decoder_input_ids (`torch.LongTensor` of shape `(batch_size, target_length)`, *optional*):
+                Target shifted to the right; made from `labels` where missing.
+            decoder_attention_mask (`torch.Tensor` of shape `(batch_size, past_length + target_length)`, *optional*):
+                1 at tokens, 0 at padding and holes, the cached positions included.
+            decoder_position_ids (`torch.LongTensor` of shape `(batch_size, target_length)`, *optional*):
+                Positions of the decoder input, from 0.
+            encoder_outputs (`BaseModelOutput`, *optional*): Source states, in place of running the encoder.
+            cache (`EncoderDecoderCache`, *optional*): Keys and values of earlier steps.
+            inputs_embeds, decoder_inputs_embeds (`torch.Tensor`, *optional*): Unscaled embeddings, in place of ids.
+            labels (`torch.LongTensor` of shape `(batch_size, target_length)`, *optional*):
+                Target ids, -100 at padding.
+            use_cache (`bool`, *optional*): Whether to return a cache; off while there are labels.
+            num_items_in_batch (`int` or `torch.Tensor`, *optional*):
+                Target tokens by which the summed loss is divided, over all accumulated batches.
+
+        Returns:
+            `Seq2SeqLMOutput` with logits of shape `(batch_size, target_length, vocab_size)`.
+        """
+        if labels is not None:
+            use_cache = False
+            if decoder_input_ids is None and decoder_inputs_embeds is None:
+                decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
+        outputs = self.model(
+            input_ids=input_ids,
+            attention_mask=attention_mask,
+            decoder_input_ids=decoder_input_ids,
+            decoder_attention_mask=decoder_attention_mask,
+            decoder_position_ids=decoder_position_ids,
+            encoder_outputs=encoder_outputs,
+            cache=cache,
+            inputs_embeds=inputs_embeds,
+            decoder_inputs_embeds=decoder_inputs_embeds,
+            use_cache=use_cache,
+            **kwargs,
+        )
+        logits = self.lm_head(outputs.last_hidden_state)
+        if self.config.use_final_logits_bias:
+            logits = logits + self.final_logits_bias
+        loss = None
+        if labels is not None:
+            loss = translation_loss(logits, labels, self.config, num_items_in_batch=num_items_in_batch)
+        return Seq2SeqLMOutput(
+            loss=loss,
+            logits=logits,
+            cache=outputs.cache,
+            decoder_hidden_states=outputs.decoder_hidden_states,
+            decoder_attentions=outputs.decoder_attentions,
+            cross_attentions=outputs.cross_attentions,
+            encoder_last_hidden_state=outputs.encoder_last_hidden_state,
+            encoder_hidden_states=outputs.encoder_hidden_states,
+            encoder_attentions=outputs.encoder_attentions,
+        )
+
+    def prepare_decoder_input_ids_from_labels(self, labels: torch.LongTensor) -> torch.LongTensor:
+        """Shift labels `(B, T)` to the right, behind the decoder start token."""
+        start = labels.new_full((labels.shape[0], 1), self.config.decoder_start_token_id)
+        shifted = torch.cat((start, labels[:, :-1]), dim=1)
+        return shifted.masked_fill(shifted == -100, self.config.pad_token_id)
+
+
+def _files_shipped_with_the_checkpoint():
+    """Never called: `save_pretrained` finds the files of a checkpoint by the relative imports in the source text."""
+    from .pipeline_docmt import DocumentTranslationPipeline
+
+    return DocumentTranslationPipeline
+
+
+DocMTModel.register_for_auto_class("AutoModel")
+DocMTForConditionalGeneration.register_for_auto_class("AutoModelForSeq2SeqLM")
