@@ -60,7 +60,7 @@ def decoding_sentence(evaluation: Json | None) -> str | None:
     options = evaluation["decoding"]
     beams = "greedy search" if options["num_beams"] == 1 else f"beam search with {options['num_beams']} beams"
     mode = f"`decoding={json.dumps(options['decoding'])}`"
-    sentence = f"The scores below were made with {mode} and {beams}, in {options['dtype']}"
+    sentence = f"The scores were made with {mode} and {beams}, in {options['dtype']}"
     kept = ("source_context", "source_context_sentences", "target_context_sentences", "length_penalty")
     extra = [f"`{name}={options[name]!r}`" for name in kept if name in options]
     return sentence + (f", {', '.join(extra)}" if extra else "") + "."
