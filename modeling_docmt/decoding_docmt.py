@@ -15,6 +15,7 @@ from transformers.cache_utils import EncoderDecoderCache
 from transformers.generation import LogitsProcessorList, StoppingCriteriaList
 from transformers.modeling_outputs import BaseModelOutput
 
+from .cache_docmt import empty_beam_cache
 from .configuration_docmt import DocMTConfig, required_token
 from .decoding_options_docmt import SearchSettings
 from .logits_docmt import SentenceNoRepeatNGramProcessor, SentenceRule, SentenceRulesProcessor
@@ -216,9 +217,12 @@ def search_continuations(
         attention_mask=source_mask,
         decoder_input_ids=prompt_ids,
     )
+    has_prefix = cache is not None
+    if cache is None and search.stock["use_cache"] is not False and search.stock["cache_implementation"] is None:
+        cache = empty_beam_cache()
     if cache is not None:
         call.update(cache=cache, use_cache=True)
-    if cache is not None or not prompt_mask.all():
+    if has_prefix or not prompt_mask.all():
         call.update(decoder_attention_mask=prompt_mask, decoder_position_ids=positions_of(prompt_mask))
     new_ids = model._stock_generate(**call)[:, prompt_length:].tolist()
     ranks = search.num_hypotheses

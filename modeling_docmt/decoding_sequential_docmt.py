@@ -13,6 +13,7 @@ import torch
 from transformers.cache_utils import DynamicCache, EncoderDecoderCache
 from transformers.modeling_outputs import BaseModelOutput
 
+from .cache_docmt import BeamCache
 from .decoding_docmt import (
     GeneratedSentence,
     add_log_probs,
@@ -231,4 +232,4 @@ def fork_cache(cache: EncoderDecoderCache, num_beams: int) -> EncoderDecoderCach
             copy.update(keys, values, layer_idx)
         copies.append(copy)
     # states in the second one mark cross-attention as computed
-    return EncoderDecoderCache(*copies)
+    return BeamCache(*copies)
