@@ -249,3 +249,11 @@ def test_snippet_runs_beside_the_model_folder(card, tmp_path, make_model, tokeni
     exec(compile(snippet, "card", "exec"), {})
     printed = capsys.readouterr().out.splitlines()
     assert [line.split(" -> ")[0] for line in printed] == ["The lighthouse is old.", "It was built by sailors."]
+
+
+def test_the_published_checkpoint_carries_the_code_of_the_package():
+    """A checkpoint has copies of our files: after a change of one, `training.export` writes them anew."""
+    copies = sorted((build.FOLDER / "docmt-tiny-en-de").glob("*.py"))
+    assert "modeling_docmt.py" in {path.name for path in copies}
+    package = build.FOLDER.parent / "modeling_docmt"
+    assert [path.name for path in copies if path.read_bytes() != (package / path.name).read_bytes()] == []
