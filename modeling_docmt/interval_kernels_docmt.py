@@ -52,6 +52,7 @@ class IntervalAttentionFunction(torch.autograd.Function):
         # the chunks leave out queries that see nothing
         make = query.new_empty if task.plan.is_full else query.new_zeros
         output = make((query.shape[0], query.shape[1], value.shape[2]))
+        tables = None if table is None else _DistanceTables(table, task.zero_row)
         by_chunk: list[torch.Tensor] = []  # log-sum-exp of the fused kernel, or the mask of dropout
         with torch.autocast(query.device.type, enabled=False):
             for chunk in task.plan.chunks:
@@ -59,7 +60,7 @@ class IntervalAttentionFunction(torch.autograd.Function):
                     blocks, normalizer = _fused_forward(query, key, value, chunk, task.scaling)
                     by_chunk.append(normalizer)
                 else:
-                    matrices = _Matrices(inputs, chunk, task)
+                    matrices = _Matrices(inputs, chunk, task, tables)
                     weights = matrices.weights()
                     if task.dropout:
                         by_chunk.append(torch.rand_like(weights, dtype=torch.float32) >= task.dropout)
@@ -78,32 +79,33 @@ class IntervalAttentionFunction(torch.autograd.Function):
             if torch.is_grad_enabled():  # the gradient will be differentiated again
                 masks = by_chunk if task.dropout else None
                 return *_differentiable_gradients(inputs, grad_output, task, masks, ctx.needs_input_grad), None
-            gradients = _Gradients(inputs, task.plan.is_full)
+            gradients = _Gradients(inputs, task.zero_row, task.plan.is_full)
             for index, chunk in enumerate(task.plan.chunks):
                 if ctx.fused:
                     states = (query, key, value, output, grad_output)
                     _fused_backward(states, by_chunk[index], chunk, task.scaling, gradients)
                 else:
                     mask = by_chunk[index] if task.dropout else None
-                    _Matrices(inputs, chunk, task).backward(grad_output, mask, gradients)
+                    _Matrices(inputs, chunk, task, gradients.tables).backward(grad_output, mask, gradients)
         return *gradients.results(inputs), None
 
 
 class _Gradients:
     """Sums of gradients; in float32 where a key of many blocks would lose too much in the dtype of the inputs."""
 
-    def __init__(self, inputs: Inputs, is_full: bool):
+    def __init__(self, inputs: Inputs, zero_row: int, is_full: bool):
         query, key, value, table, relative_query = inputs
         dtype = torch.promote_types(query.dtype, torch.float32)
         make = torch.empty_like if is_full else torch.zeros_like
         self.query = make(query)
         self.key, self.value = torch.zeros_like(key, dtype=dtype), torch.zeros_like(value, dtype=dtype)
-        self.table = None if table is None else torch.zeros_like(table, dtype=dtype)
+        self.tables = None if table is None else _DistanceTables(table, zero_row)
         self.relative_query = None if relative_query is None else make(relative_query)
 
     def results(self, inputs: Inputs) -> tuple[torch.Tensor | None, ...]:
         """In the order and the dtype of the inputs."""
-        sums = (self.query, self.key, self.value, self.table, self.relative_query)
+        of_table = None if self.tables is None else self.tables.gradient()
+        sums = (self.query, self.key, self.value, of_table, self.relative_query)
         return tuple(
             None if total is None or x is None else total.to(x.dtype) for total, x in zip(sums, inputs, strict=True)
         )
@@ -168,6 +170,69 @@ def _drop(weights: torch.Tensor, kept: torch.Tensor, dropout: float) -> torch.Te
     return weights * kept.to(weights.dtype).mul_(1 / (1 - dropout))
 
 
+class _DistanceTable:
+    """Rows of a relative table in the order that a chunk needs, and the sum of their gradients."""
+
+    def __init__(self, table: torch.Tensor, zero_row: int, chunk: Chunk):
+        self.is_shared = table.dim() == 2
+        # some rows more than there are distances, as products of odd sizes are slower
+        padded = -(-chunk.relative_count // 16) * 16
+        rows = table_rows(chunk.relative_max, padded, zero_row, table)
+        self.rows = rows[: chunk.relative_count]  # (r,)
+        self.padded_matrix = self._by_matrix(table.index_select(0, rows), chunk)
+        self.matrix = self.padded_matrix[..., : chunk.relative_count, :]
+        self.gradient: torch.Tensor | None = None
+
+    def _by_matrix(self, rows: torch.Tensor, chunk: Chunk) -> torch.Tensor:
+        """`(r, D)`, or one matrix a block and head, `(n H, r, D)`."""
+        if self.is_shared:
+            return rows
+        heads = rows.transpose(0, 1)  # (H, r, D)
+        return heads.expand(chunk.num_blocks, *heads.shape).flatten(0, 1)
+
+    def add_gradient(self, of_distance: torch.Tensor, query: torch.Tensor) -> None:
+        """Add the product of `(r, n H b)` and `(n H b, D)`, or of `(n H, r, b)` and `(n H, b, D)`."""
+        if self.gradient is None:
+            self.gradient = torch.zeros_like(self.matrix, dtype=torch.promote_types(query.dtype, torch.float32))
+        if self.gradient.dtype != query.dtype:
+            self.gradient += torch.matmul(of_distance, query)
+        elif self.is_shared:
+            self.gradient.addmm_(of_distance, query)
+        else:
+            self.gradient.baddbmm_(of_distance, query)
+
+    def add_to(self, of_table: torch.Tensor) -> None:
+        """Add the sum of gradients to that of the whole table."""
+        assert self.gradient is not None
+        if self.is_shared:
+            of_table.index_add_(0, self.rows, self.gradient)
+        else:
+            heads = of_table.shape[1]
+            of_table.index_add_(0, self.rows, self.gradient.unflatten(0, (-1, heads)).sum(0).transpose(0, 1))
+
+
+class _DistanceTables:
+    """The tables of all chunks; those inside of a window share one."""
+
+    def __init__(self, table: torch.Tensor, zero_row: int):
+        self.table, self.zero_row = table, zero_row
+        self.found: dict[tuple[int, int, int], _DistanceTable] = {}
+
+    def of(self, chunk: Chunk) -> _DistanceTable:
+        """That of a chunk."""
+        name = (chunk.relative_max, chunk.relative_count, chunk.num_blocks)
+        if name not in self.found:
+            self.found[name] = _DistanceTable(self.table, self.zero_row, chunk)
+        return self.found[name]
+
+    def gradient(self) -> torch.Tensor:
+        """Gradient of the whole table."""
+        total = torch.zeros_like(self.table, dtype=torch.promote_types(self.table.dtype, torch.float32))
+        for part in self.found.values():
+            part.add_to(total)
+        return total
+
+
 class _Matrices:
     """
     One chunk as matrices, and attention as their products.
@@ -175,16 +240,18 @@ class _Matrices:
     `weights()` can be differentiated only with `shift=False`, see `_RelativeLogits`.
     """
 
-    def __init__(self, inputs: Inputs, chunk: Chunk, task: IntervalTask, shift: bool = True):
-        query, key, value, table, relative_query = inputs
+    def __init__(
+        self, inputs: Inputs, chunk: Chunk, task: IntervalTask, tables: _DistanceTables | None, shift: bool = True
+    ):
+        query, key, value, _, relative_query = inputs
         self.chunk, self.task = chunk, task
         self.query = _heads_first(chunk.queries(query)) * task.scaling  # (n H, b, D)
         self.key = _heads_first(chunk.keys(key))  # (n H, c, D)
         self.value = _heads_first(chunk.keys(value))  # (n H, c, D_v)
         self.relative = None
-        if table is not None:
+        if tables is not None:
             own = None if relative_query is None else _heads_first(chunk.queries(relative_query)) * task.scaling
-            self.relative = _RelativeLogits(self.query if own is None else own, table, chunk, task, shift)
+            self.relative = _RelativeLogits(self.query if own is None else own, tables, chunk, task, shift)
             self.has_own_query = own is not None
 
     def weights(self) -> torch.Tensor:
@@ -214,11 +281,10 @@ class _Matrices:
         chunk.add_keys(gradients.key, _heads_last(torch.bmm(of_scores.transpose(1, 2), self.query), n))
         of_query = torch.bmm(of_scores, self.key)
         if self.relative is not None:
-            of_relative_query = self.relative.backward(of_scores, gradients)
-            if self.has_own_query:
+            of_relative_query = torch.zeros_like(of_query) if self.has_own_query else of_query
+            self.relative.backward(of_scores, of_relative_query)
+            if gradients.relative_query is not None:
                 chunk.put_queries(gradients.relative_query, _heads_last(of_relative_query.mul_(scaling), n))
-            else:
-                of_query += of_relative_query
         chunk.put_queries(gradients.query, _heads_last(of_query.mul_(scaling), n))
 
 
@@ -232,19 +298,15 @@ class _RelativeLogits:
     differentiable, they are gathered.
     """
 
-    def __init__(self, query: torch.Tensor, table: torch.Tensor, chunk: Chunk, task: IntervalTask, shift: bool):
+    def __init__(self, query: torch.Tensor, tables: _DistanceTables, chunk: Chunk, task: IntervalTask, shift: bool):
         self.query, self.chunk, self.plan = query, chunk, task.plan
         self.skew = chunk.skew if shift else None
-        self.rows = table_rows(chunk.relative_max, chunk.relative_count, task.zero_row, table)
-        self.is_shared = table.dim() == 2
-        self.table = table.index_select(0, self.rows)  # (r, D)
-        if not self.is_shared:
-            heads = self.table.transpose(0, 1)  # (H, r, D)
-            self.table = heads.expand(chunk.num_blocks, *heads.shape).flatten(0, 1)  # (n H, r, D)
+        self.table = tables.of(chunk)
 
     def add_to(self, scores: torch.Tensor) -> torch.Tensor:
         """Scores `(n H, b, c)` with the logits added, in place where it can be."""
-        by_distance = torch.matmul(self.query, self.table.transpose(-1, -2))  # (n H, b, r)
+        by_distance = torch.matmul(self.query, self.table.padded_matrix.transpose(-1, -2))  # (n H, b, r')
+        by_distance = by_distance[:, :, : self.chunk.relative_count]
         if self.skew is None:
             by_block = by_distance.unflatten(0, (self.chunk.num_blocks, -1))
             return scores + by_block.gather(3, self._distance_index(scores)).flatten(0, 1)
@@ -257,8 +319,8 @@ class _RelativeLogits:
         self._shifted(wide, left + self.skew).copy_(by_distance)
         return scores.add_(wide[:, :, left : left + width])
 
-    def backward(self, of_scores: torch.Tensor, gradients: _Gradients) -> torch.Tensor:
-        """Gradient of the query, `(n H, b, D)`; adds that of the table."""
+    def backward(self, of_scores: torch.Tensor, of_query: torch.Tensor) -> None:
+        """Add to the gradient of the query, `(n H, b, D)`, and to that of the table."""
         if self.skew is None:
             by_block = of_scores.unflatten(0, (self.chunk.num_blocks, -1))
             of_distance = by_block.new_zeros(*by_block.shape[:3], self.chunk.relative_count)
@@ -267,17 +329,13 @@ class _RelativeLogits:
             left, right = self._margins(self.skew)
             wide = nn.functional.pad(of_scores, (left, right)) if left or right else of_scores
             of_distance = self._shifted(wide, left + self.skew)
-        assert gradients.table is not None
-        if self.is_shared:
+        if self.table.is_shared:
             of_distance = of_distance.reshape(-1, of_distance.shape[2])  # (n H b, r)
-            of_table = of_distance.t() @ self.query.flatten(0, 1)
-            of_query = (of_distance @ self.table).view_as(self.query)
+            self.table.add_gradient(of_distance.t(), self.query.flatten(0, 1))
+            of_query.view(-1, of_query.shape[2]).addmm_(of_distance, self.table.matrix)
         else:
-            of_heads = torch.bmm(of_distance.transpose(1, 2), self.query).unflatten(0, (self.chunk.num_blocks, -1))
-            of_table = of_heads.sum(dim=0, dtype=gradients.table.dtype).transpose(0, 1)  # (r, H, D)
-            of_query = torch.bmm(of_distance, self.table)
-        gradients.table.index_add_(0, self.rows, of_table.to(gradients.table.dtype))
-        return of_query
+            self.table.add_gradient(of_distance.transpose(1, 2), self.query)
+            of_query.baddbmm_(of_distance, self.table.matrix)
 
     def _margins(self, skew: int) -> tuple[int, int]:
         """Columns that the scores need on the left and on the right so that no shifted row leaves them."""
@@ -324,12 +382,13 @@ def composed_interval_attention(
         task (`IntervalTask`): What to compute.
         masks (`list[torch.Tensor]`, *optional*): Masks of dropout, by chunk.
     """
-    query, _, value, _, _ = inputs
+    query, _, value, table, _ = inputs
+    tables = None if table is None else _DistanceTables(table, task.zero_row)
     output = query.new_zeros(query.shape[0], query.shape[1], value.shape[2])
     for index, chunk in enumerate(task.plan.chunks):
         # indices instead of views: gradients of overlapping views cannot be differentiated again
         indexed = chunk.as_indexed(query.device)
-        matrices = _Matrices(inputs, indexed, task, shift=False)
+        matrices = _Matrices(inputs, indexed, task, tables, shift=False)
         weights = matrices.weights()
         if masks is not None:
             weights = _drop(weights, masks[index], task.dropout)
