@@ -8,6 +8,8 @@ from torch import nn
 from transformers.cache_utils import EncoderDecoderCache
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
+from .attention_decoding import attend_stretches
+from .cache_docmt import SearchCache
 from .configuration_docmt import DocMTConfig
 
 
@@ -39,16 +41,23 @@ class DenseAttention(nn.Module):
     Source: Vaswani et al. (2017), section 3.2. Parameter names are Marian's.
 
     Cost: O(T K) time; memory O(T K) on eager, O(T + K) on SDPA.
+
+    Args:
+        config (`DocMTConfig`): The model.
+        num_heads (`int`): H.
+        layer_idx (`int`): Index of the layer in its stack.
+        place (`str`): `"encoder"`, `"decoder"` (causal) or `"cross"`.
     """
 
     # masks that the class reads, keys of `masking_docmt.MASK_BUILDERS`
     mask_names = ("dense",)
 
-    def __init__(self, config: DocMTConfig, num_heads: int, layer_idx: int, is_causal: bool = False):
+    def __init__(self, config: DocMTConfig, num_heads: int, layer_idx: int, place: str):
         super().__init__()
         self.config = config
         self.layer_idx = layer_idx
-        self.is_causal = is_causal  # SDPA reads it where there is no mask
+        self.place = place
+        self.is_causal = place == "decoder"  # SDPA reads it where there is no mask
         self.head_dim = config.d_model // num_heads
         self.scaling = self.head_dim**-0.5
         self.dropout = config.attention_dropout
@@ -62,7 +71,7 @@ class DenseAttention(nn.Module):
         hidden_states: torch.Tensor,
         attention_masks: dict[str, Any],
         encoder_hidden_states: torch.Tensor | None = None,
-        cache: EncoderDecoderCache | None = None,
+        cache: EncoderDecoderCache | SearchCache | None = None,
         **kwargs,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """
@@ -70,12 +79,15 @@ class DenseAttention(nn.Module):
             hidden_states (`torch.Tensor` of shape `(B, T, d_model)`): States of the queries.
             attention_masks (`dict`): Masks by name, see `build_attention_masks`.
             encoder_hidden_states (`torch.Tensor` of shape `(B, S, d_model)`, *optional*):
-                States of the keys in cross-attention; `None` is self-attention.
-            cache (`EncoderDecoderCache`, *optional*): Keys and values of earlier steps, extended in place.
+                States of the keys in cross-attention.
+            cache (`EncoderDecoderCache` or `SearchCache`, *optional*):
+                Keys and values of earlier steps, extended in place.
 
         Returns:
             `tuple`: states of shape `(B, T, d_model)`, and weights `(B, H, T, K)` where the backend returns them.
         """
+        if isinstance(cache, SearchCache):
+            return self._attend_in_search(hidden_states, attention_masks, cache), None
         query = self._split_heads(self.q_proj(hidden_states))
         key, value = self._keys_and_values(hidden_states, encoder_hidden_states, cache)
         attend: Callable = ALL_ATTENTION_FUNCTIONS.get_interface(
@@ -93,11 +105,33 @@ class DenseAttention(nn.Module):
         )
         return self.out_proj(attn_output.flatten(2)), attn_weights
 
+    def project_source(self, encoder_hidden_states: torch.Tensor) -> torch.Tensor:
+        """Keys and values of source states `(B, S, d_model)`, stacked: `(2, B, H, S, D)`."""
+        return torch.stack(self._project(encoder_hidden_states))
+
+    def _attend_in_search(
+        self, hidden_states: torch.Tensor, attention_masks: dict[str, Any], cache: SearchCache
+    ) -> torch.Tensor:
+        def split(states: torch.Tensor) -> torch.Tensor:
+            # rows are sequences times beams: (n, H, G, T, D)
+            return states.view(cache.num_sequences, cache.num_beams, states.shape[1], -1, self.head_dim).permute(
+                0, 3, 1, 2, 4
+            )
+
+        query = split(self.q_proj(hidden_states))
+        if self.place == "cross":
+            stretches = cache.source(self.layer_idx)
+        else:
+            key, value = (split(self.k_proj(hidden_states)), split(self.v_proj(hidden_states)))
+            stretches = cache.update(self.layer_idx, key, value)
+        output = attend_stretches(query, stretches, attention_masks["dense"], self.scaling)
+        return self.out_proj(output.permute(0, 2, 3, 1, 4).reshape(hidden_states.shape))
+
     def _split_heads(self, states: torch.Tensor) -> torch.Tensor:
         return states.unflatten(-1, (-1, self.head_dim)).transpose(1, 2)  # (B, H, L, D)
 
     def _keys_and_values(self, hidden_states, encoder_hidden_states, cache) -> tuple[torch.Tensor, torch.Tensor]:
-        if encoder_hidden_states is None:
+        if self.place != "cross":
             key, value = self._project(hidden_states)
             return (key, value) if cache is None else cache.self_attention_cache.update(key, value, self.layer_idx)
         if cache is None:

@@ -5,6 +5,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from transformers import GenerationConfig
+from transformers.generation import GenerationMode
 from transformers.utils import logging
 
 from .configuration_docmt import DECODING_MODES, DocMTConfig
@@ -119,21 +120,23 @@ class DocumentOptions:
 @dataclass(frozen=True)
 class SearchSettings:
     """
-    What an internal call of the stock `generate()` needs to know.
+    What a search needs to know.
 
     Attributes:
         stock (`dict`): Keyword arguments of the stock `generate()`: every field of the generation config, resolved.
+        mode (`GenerationMode`): Kind of search that the options ask for.
         num_beams (`int`): Beams of a sequence.
         num_hypotheses (`int`): Hypotheses wanted of each sequence.
         length_penalty (`float`): Power of the length by which sentence scores are divided.
         no_repeat_ngram_size (`int`): See the stock option; 0 for off.
-        has_scores (`bool`): Whether sentence scores are wanted, one parallel decoder pass a call.
+        has_scores (`bool`): Whether sentence scores are wanted.
         keep_order (`bool`): Whether documents are translated from front to back, for a streamer.
         batch_rows (`int`, *optional*): Bound of sequences times beams.
         logits_processor, stopping_criteria (`list`): Those of the caller.
     """
 
     stock: dict[str, Any]
+    mode: GenerationMode
     num_beams: int
     num_hypotheses: int
     length_penalty: float
@@ -163,6 +166,7 @@ class SearchSettings:
         }
         return cls(
             stock=stock,
+            mode=generation_config.get_generation_mode(),
             num_beams=generation_config.num_beams or 1,
             length_penalty=1.0 if generation_config.length_penalty is None else generation_config.length_penalty,
             no_repeat_ngram_size=generation_config.no_repeat_ngram_size or 0,

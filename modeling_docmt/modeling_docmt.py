@@ -30,6 +30,7 @@ from transformers.utils.generic import can_return_tuple, merge_with_config_defau
 from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
 from .attention_dense import DenseAttention
+from .cache_docmt import SearchCache
 from .configuration_docmt import DocMTConfig
 from .generation_docmt import DocumentGenerationMixin
 from .loss_docmt import translation_loss
@@ -50,7 +51,7 @@ class DocMTEncoderLayer(GradientCheckpointingLayer):
         self.dropout = config.dropout
         self.activation_dropout = config.activation_dropout
         self.self_attn = ATTENTION_CLASSES[config.encoder_self_attention](
-            config, config.encoder_attention_heads, layer_idx
+            config, config.encoder_attention_heads, layer_idx, place="encoder"
         )
         self.self_attn_layer_norm = nn.LayerNorm(config.d_model)
         self.activation_fn = ACT2FN[config.activation_function]
@@ -79,11 +80,11 @@ class DocMTDecoderLayer(GradientCheckpointingLayer):
         self.dropout = config.dropout
         self.activation_dropout = config.activation_dropout
         self.self_attn = ATTENTION_CLASSES[config.decoder_self_attention](
-            config, config.decoder_attention_heads, layer_idx, is_causal=True
+            config, config.decoder_attention_heads, layer_idx, place="decoder"
         )
         self.self_attn_layer_norm = nn.LayerNorm(config.d_model)
         self.encoder_attn = ATTENTION_CLASSES[config.cross_attention](
-            config, config.decoder_attention_heads, layer_idx
+            config, config.decoder_attention_heads, layer_idx, place="cross"
         )
         self.encoder_attn_layer_norm = nn.LayerNorm(config.d_model)
         self.activation_fn = ACT2FN[config.activation_function]
@@ -96,9 +97,9 @@ class DocMTDecoderLayer(GradientCheckpointingLayer):
         self,
         hidden_states: torch.Tensor,
         attention_masks: dict[str, Any],
-        encoder_hidden_states: torch.Tensor,
+        encoder_hidden_states: torch.Tensor | None,
         encoder_attention_masks: dict[str, Any],
-        cache: EncoderDecoderCache | None = None,
+        cache: EncoderDecoderCache | SearchCache | None = None,
         **kwargs,
     ) -> torch.Tensor:
         """Target states `(B, T, d_model)` and source states `(B, S, d_model)` to target states."""
@@ -262,7 +263,7 @@ class DocMTDecoder(DocMTStack):
         attention_mask: torch.Tensor | None = None,
         encoder_hidden_states: torch.Tensor | None = None,
         encoder_attention_mask: torch.Tensor | None = None,
-        cache: EncoderDecoderCache | None = None,
+        cache: EncoderDecoderCache | SearchCache | None = None,
         inputs_embeds: torch.Tensor | None = None,
         use_cache: bool | None = None,
         position_ids: torch.LongTensor | None = None,
@@ -273,9 +274,11 @@ class DocMTDecoder(DocMTStack):
             input_ids (`torch.LongTensor` of shape `(batch_size, target_length)`): Decoder input behind the cache.
             attention_mask (`torch.Tensor` of shape `(batch_size, past_length + target_length)`, *optional*):
                 1 at tokens, 0 at padding, cached positions included.
-            encoder_hidden_states (`torch.Tensor` of shape `(batch_size, source_length, d_model)`): Source states.
+            encoder_hidden_states (`torch.Tensor` of shape `(batch_size, source_length, d_model)`, *optional*):
+                Source states; a `SearchCache` holds them itself.
             encoder_attention_mask (`torch.Tensor` of shape `(batch_size, source_length)`, *optional*): Source padding.
-            cache (`EncoderDecoderCache`, *optional*): Keys and values of earlier steps.
+            cache (`EncoderDecoderCache` or `SearchCache`, *optional*):
+                Keys and values of earlier steps. With a `SearchCache`, of document decoding, give `position_ids`.
             inputs_embeds (`torch.Tensor` of shape `(batch_size, target_length, d_model)`, *optional*):
                 Embeddings in place of ids.
             use_cache (`bool`, *optional*): Whether to return a cache.
@@ -285,27 +288,35 @@ class DocMTDecoder(DocMTStack):
         if use_cache and cache is None:
             view = self.config.get_text_config(decoder=True)
             cache = EncoderDecoderCache(DynamicCache(config=view), DynamicCache(config=view))
-        past_length = 0 if cache is None else cache.get_seq_length()
-        hidden_states = self.embed(input_ids, inputs_embeds, position_ids, past_length)
-        self_masks = build_attention_masks(
-            (name for layer in self.layers for name in layer.self_attn.mask_names),
-            "decoder",
-            config=self.config,
-            hidden_states=hidden_states,
-            attention_mask=attention_mask,
-            cache=cache,
-        )
-        cross_masks = build_attention_masks(
-            (name for layer in self.layers for name in layer.encoder_attn.mask_names),
-            "cross",
-            config=self.config,
-            hidden_states=hidden_states,
-            attention_mask=encoder_attention_mask,
-            encoder_hidden_states=encoder_hidden_states,
-        )
+        if isinstance(cache, SearchCache):
+            hidden_states = self.embed(input_ids, inputs_embeds, position_ids)
+            self_masks, cross_masks = cache.masks("decoder"), cache.masks("cross")
+        else:
+            past_length = 0 if cache is None else cache.get_seq_length()
+            hidden_states = self.embed(input_ids, inputs_embeds, position_ids, past_length)
+            self_masks = build_attention_masks(
+                (name for layer in self.layers for name in layer.self_attn.mask_names),
+                "decoder",
+                config=self.config,
+                hidden_states=hidden_states,
+                attention_mask=attention_mask,
+                cache=cache,
+            )
+            cross_masks = build_attention_masks(
+                (name for layer in self.layers for name in layer.encoder_attn.mask_names),
+                "cross",
+                config=self.config,
+                hidden_states=hidden_states,
+                attention_mask=encoder_attention_mask,
+                encoder_hidden_states=encoder_hidden_states,
+            )
         for layer in self.layers:
             hidden_states = layer(hidden_states, self_masks, encoder_hidden_states, cross_masks, cache=cache, **kwargs)
         return BaseModelOutputWithPastAndCrossAttentions(last_hidden_state=self.normalize(hidden_states), cache=cache)
+
+    def project_source(self, encoder_hidden_states: torch.Tensor) -> torch.Tensor:
+        """Keys and values of all layers for source states `(B, S, d_model)`: `(2, decoder_layers, B, H, S, D)`."""
+        return torch.stack([layer.encoder_attn.project_source(encoder_hidden_states) for layer in self.layers], dim=1)
 
 
 class DocMTModel(DocMTPreTrainedModel):
@@ -338,14 +349,16 @@ class DocMTModel(DocMTPreTrainedModel):
         decoder_attention_mask: torch.Tensor | None = None,
         decoder_position_ids: torch.LongTensor | None = None,
         encoder_outputs: BaseModelOutput | tuple | None = None,
-        cache: EncoderDecoderCache | None = None,
+        cache: EncoderDecoderCache | SearchCache | None = None,
         inputs_embeds: torch.Tensor | None = None,
         decoder_inputs_embeds: torch.Tensor | None = None,
         use_cache: bool | None = None,
         **kwargs,
     ) -> Seq2SeqModelOutput:
         """Arguments as in [`DocMTForConditionalGeneration.forward`], without the labels."""
-        if encoder_outputs is None:
+        if isinstance(cache, SearchCache):
+            encoded = BaseModelOutput()  # the cache holds the source
+        elif encoder_outputs is None:
             encoded = self.encoder(
                 input_ids=input_ids, attention_mask=attention_mask, inputs_embeds=inputs_embeds, **kwargs
             )
@@ -418,7 +431,7 @@ class DocMTForConditionalGeneration(DocMTPreTrainedModel, DocumentGenerationMixi
         decoder_attention_mask: torch.Tensor | None = None,
         decoder_position_ids: torch.LongTensor | None = None,
         encoder_outputs: BaseModelOutput | tuple | None = None,
-        cache: EncoderDecoderCache | None = None,
+        cache: EncoderDecoderCache | SearchCache | None = None,
         inputs_embeds: torch.Tensor | None = None,
         decoder_inputs_embeds: torch.Tensor | None = None,
         labels: torch.LongTensor | None = None,
@@ -439,7 +452,7 @@ class DocMTForConditionalGeneration(DocMTPreTrainedModel, DocumentGenerationMixi
             decoder_position_ids (`torch.LongTensor` of shape `(batch_size, target_length)`, *optional*):
                 Positions of the decoder input, from 0.
             encoder_outputs (`BaseModelOutput`, *optional*): Source states, in place of running the encoder.
-            cache (`EncoderDecoderCache`, *optional*): Keys and values of earlier steps.
+            cache (`EncoderDecoderCache` or `SearchCache`, *optional*): Keys and values of earlier steps.
             inputs_embeds, decoder_inputs_embeds (`torch.Tensor`, *optional*): Unscaled embeddings, in place of ids.
             labels (`torch.LongTensor` of shape `(batch_size, target_length)`, *optional*):
                 Target ids, -100 at padding.

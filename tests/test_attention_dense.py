@@ -14,7 +14,7 @@ def build(place, backend):
     config = DocMTConfig(d_model=16, encoder_attention_heads=4, decoder_attention_heads=4)
     config._attn_implementation = backend
     torch.manual_seed(0)
-    return config, DenseAttention(config, 4, layer_idx=0, is_causal=place == "decoder").double()
+    return config, DenseAttention(config, 4, layer_idx=0, place=place).double()
 
 
 def run_fast(place, backend, queries, states, padding):

@@ -1,0 +1,111 @@
+"""The search of document decoding finds what the stock `generate()` of Transformers finds, sequence by sequence."""
+
+import itertools
+
+import pytest
+import torch
+from decoding_models import MODES, random_documents, tiny_model, translate
+
+from modeling_docmt import decoding_docmt, decoding_sequential_docmt
+
+
+@pytest.fixture
+def stock_search(monkeypatch):
+    """Sends all decoding through the stock `generate()`."""
+
+    def choose():
+        for module in (decoding_docmt, decoding_sequential_docmt):
+            monkeypatch.setattr(module, "is_supported", lambda search: False)
+
+    return choose
+
+
+OPTIONS = {
+    "greedy": {},
+    "beams": {"num_beams": 4},
+    "beams, first found": {"num_beams": 3, "early_stopping": True},
+    "beams, to the end": {"num_beams": 3, "early_stopping": "never", "length_penalty": 2.0},
+    "beams, short ones": {"num_beams": 4, "length_penalty": -0.5},
+    "beams, no penalty": {"num_beams": 2, "length_penalty": 0.0, "early_stopping": "never"},
+    "renormalized": {"num_beams": 4, "renormalize_logits": True},
+    "n-grams": {"num_beams": 3, "no_repeat_ngram_size": 2, "min_sentence_tokens": 4},
+    "greedy n-grams": {"no_repeat_ngram_size": 1, "min_sentence_tokens": 6},
+    "bad words": {"num_beams": 3, "bad_words_ids": [[25], [30, 31]]},
+    "greedy bad words": {"bad_words_ids": [[25], [30, 31]], "repetition_penalty": 1.7},
+    "repetition": {"num_beams": 3, "repetition_penalty": 1.7},
+    "decay": {"num_beams": 3, "exponential_decay_length_penalty": (2, 1.5)},
+    "suppressed": {"num_beams": 3, "suppress_tokens": [24, 26], "begin_suppress_tokens": [27, 28]},
+    "bias": {"num_beams": 2, "sequence_bias": [[[23], 2.0], [[29, 30], -3.0]]},
+}
+
+
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS.keys())
+@pytest.mark.parametrize(
+    ("system", "mode"),
+    [
+        ("sentence-level", "sentence"),
+        ("concat-adj", "counted"),
+        ("concat-adj", "sequential"),
+        ("concat-document", "counted"),
+        ("concat-document", "free"),
+        ("concat-document", "sequential"),
+        ("indexed", "counted"),
+        ("indexed", "sequential"),
+    ],
+)
+def test_a_batch_finds_what_stock_searches_find_one_by_one(system, mode, options, stock_search):
+    # fails if a sequence stays or leaves too early, or if it sees processors at the length of another one
+    model = tiny_model(system, seed=2, closing_bias=1.0)
+    documents = random_documents(4, 7)
+    found = translate(model, documents, **MODES[mode], **options)
+    stock_search()
+    expected = translate(model, documents, **MODES[mode], **options, batch_rows=options.get("num_beams", 1))
+    assert found.sentences == expected.sentences
+    assert found.sentence_status == expected.sentence_status
+    scores = [list(itertools.chain(*output.sentence_scores)) for output in (found, expected)]
+    torch.testing.assert_close(*map(torch.tensor, scores), rtol=0, atol=1e-9)
+    assert sum(map(len, itertools.chain(*found.sentences))) > 20
+
+
+@pytest.mark.parametrize("mode", ["counted", "sequential", "growing"])
+def test_all_ranks_are_those_of_the_stock_search(mode, stock_search):
+    model = tiny_model("concat-document", seed=3)
+    document = random_documents(5, 1, lengths=(3, 5))
+    options = {**MODES[mode], "num_beams": 4, "num_return_sequences": 3}
+    found = translate(model, document, **options)
+    stock_search()
+    expected = translate(model, document, **options)
+    assert found.sentences == expected.sentences
+    assert len(set(map(str, found.sentences))) == 3
+    for scores, others in zip(found.sentence_scores, expected.sentence_scores, strict=True):
+        assert scores == pytest.approx(others, abs=1e-9)
+
+
+@pytest.mark.parametrize("num_beams", [1, 3])
+@pytest.mark.parametrize("mode", ["sentence", "counted", "sequential"])
+def test_sequences_that_take_the_places_of_others_are_searched_alike(mode, num_beams):
+    # fails if a column of the former owner of a place stays visible
+    model = tiny_model("concat-document", seed=5, closing_bias=0.5)
+    documents = random_documents(9, 12, lengths=(1, 2, 9))
+    together = translate(model, documents, num_beams=num_beams, **MODES[mode])
+    in_turn = translate(model, documents, num_beams=num_beams, **MODES[mode], batch_rows=2 * num_beams)
+    alone = translate(model, documents, num_beams=num_beams, **MODES[mode], batch_rows=num_beams)
+    assert together.sentences == in_turn.sentences == alone.sentences
+    assert len({len(sentence) for sentence in itertools.chain(*alone.sentences)}) > 3
+
+
+@pytest.mark.parametrize("num_beams", [1, 3])
+def test_sampling_draws_from_what_the_processors_leave(num_beams):
+    model = tiny_model("concat-document", seed=5)
+    documents = random_documents(9, 6)
+    torch.manual_seed(0)
+    options = {"do_sample": True, "num_beams": num_beams, "decoding": "sequential"}
+    sampled = translate(model, documents, top_k=8 if num_beams > 1 else 1, **options)
+    again = translate(model, documents, top_k=8 if num_beams > 1 else 1, **options)
+    assert [len(document) for document in sampled.sentences] == [len(document) for document in documents]
+    if num_beams == 1:
+        # one token is left
+        greedy = translate(model, documents, decoding="sequential")
+        assert sampled.sentences == again.sentences == greedy.sentences
+    else:
+        assert sampled.sentences != again.sentences
