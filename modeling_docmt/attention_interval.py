@@ -6,7 +6,9 @@ only; `IntervalPlan` turns bounds into blocks, and the functions here compute th
 pairs that see each other, not with I x J; for training, memory beyond the results is that of one chunk of blocks.
 """
 
+import functools
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -120,23 +122,20 @@ def flex_interval_attention(
     *,
     relative: RelativeTerm | None = None,
     block_mask: Any = None,
-    compiled: bool = True,
 ) -> torch.Tensor:
     """
-    `interval_attention` by flex attention, a fused kernel on CUDA.
+    `interval_attention` by flex attention, a compiled and fused kernel on CUDA.
 
-    On a CPU flex attention has no backward, and uncompiled it builds all I x J logits: there it is for tests.
+    On a CPU it runs uncompiled, builds all I x J logits and has no backward: there it is for tests. (The compiled
+    kernel of PyTorch 2.13 for CPUs gives wrong rows where there are fewer queries than in a block of the mask.)
 
     Args:
         query, key, value, plan, scaling, relative: As in `interval_attention`.
         block_mask (`BlockMask`, *optional*): `plan.block_mask()`, built here if missing; build it once a batch.
-        compiled (`bool`, *optional*, defaults to `True`): Whether to compile the kernel.
 
     Returns:
         `torch.Tensor` of shape `(I, H, D_v)`.
     """
-    from torch.nn.attention.flex_attention import flex_attention
-
     query, key, value, relative = _autocast(query, key, value, relative)
     _check(query, key, value, plan, relative)
     score_mod = None
@@ -148,14 +147,20 @@ def flex_interval_attention(
             column = largest - (positions[query_row] - key_row)
             return score + by_distance[head, query_row, column.clamp(0, last)]
 
-    attend = torch.compile(flex_attention, dynamic=False) if compiled else flex_attention
+    attend = _flex_kernel(query.device.type)
     batched = [states.transpose(0, 1)[None] for states in (query, key, value)]  # (1, H, I, D)
     block_mask = plan.block_mask() if block_mask is None else block_mask
     with warnings.catch_warnings():
-        if not compiled:
-            warnings.filterwarnings("ignore", message="flex_attention called without torch.compile")
+        warnings.filterwarnings("ignore", message="flex_attention called without torch.compile")
         output = attend(*batched, score_mod=score_mod, block_mask=block_mask, scale=scaling)
     return output[0].transpose(0, 1).masked_fill(plan.dead[:, None, None], 0.0)
+
+
+@functools.cache
+def _flex_kernel(device: str) -> Callable:
+    from torch.nn.attention.flex_attention import flex_attention
+
+    return flex_attention if device == "cpu" else torch.compile(flex_attention)
 
 
 def _distance_logits(query: torch.Tensor, plan: IntervalPlan, relative: RelativeTerm) -> torch.Tensor:

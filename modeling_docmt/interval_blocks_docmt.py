@@ -166,31 +166,34 @@ class BlockBuilder:
         first, end = self._spans(starts, sizes)
         kept = first < end
         starts, sizes, first, end = starts[kept], sizes[kept], first[kept], end[kept]
+        return self._group(starts, sizes, first, end), int(sizes.sum()) == len(self.lo)
+
+    def _group(self, starts: np.ndarray, sizes: np.ndarray, first: np.ndarray, end: np.ndarray) -> list[Chunk]:
+        """Strided chunks where the keys of blocks advance evenly, and indexed ones of the blocks that remain."""
         chunks: list[Chunk] = []
         alone: list[int] = []
         runs = self._runs(starts, sizes, end - first)
         while runs:
             begin, stop = runs.pop()
-            block = slice(begin, stop)
-            pairs = int(sizes[begin]) * int((end[block] - first[block]).max())
+            block, count, size = slice(begin, stop), stop - begin, int(sizes[begin])
+            widths = end[block] - first[block]
             # launches are what a GPU waits for, copies what a CPU waits for
-            copied = pairs < SMALL_BLOCK_PAIRS or (self.on_gpu and stop - begin < 4)
+            copied = size * int(widths.max()) < SMALL_BLOCK_PAIRS or (self.on_gpu and count < 4)
             step, begin_key, width = _even_steps(first[block], end[block])
-            fits = step > 0 and width * (stop - begin) <= 1.15 * int((end[block] - first[block]).sum()) + stop - begin
-            inside = begin_key >= 0 and begin_key + step * (stop - begin - 1) + width <= self.num_keys
-            if fits and inside and (stop - begin > 1 or not copied):
-                chunks.append(self._strided_chunk(starts[block], sizes[begin], begin_key, width, step))
-            elif stop - begin == 1 or (copied and not fits):
+            fits = step > 0 and width * count <= 1.15 * int(widths.sum()) + count
+            inside = begin_key >= 0 and begin_key + step * (count - 1) + width <= self.num_keys
+            if fits and inside and (count > 1 or not copied):
+                chunks.append(self._strided_chunk(starts[block], size, begin_key, width, step))
+            elif count == 1 or (copied and not fits):
                 alone += range(begin, stop)
             else:
                 # the first and the last block of a row have fewer keys than the others: they go alone
                 cut = (begin + stop) // 2 if not fits else begin + 1 if begin_key < 0 else stop - 1
                 runs += [(begin, cut), (cut, stop)]
         if alone:
-            alone = sorted(alone)
+            alone.sort()
             chunks += self._indexed(starts[alone], sizes[alone], first[alone], end[alone])
-        chunks.sort(key=lambda chunk: chunk.first_query)
-        return chunks, int(sizes.sum()) == len(self.lo)
+        return chunks
 
     def _segments(self) -> tuple[np.ndarray, np.ndarray]:
         """Start and length of segments: they end where neighbours have no key in common, and at long dead runs."""
@@ -299,7 +302,7 @@ class BlockBuilder:
         borders = np.concatenate([[0], np.flatnonzero(~touching) + 1, [len(starts)]])
         runs = []
         for begin, stop in zip(borders[:-1].tolist(), borders[1:].tolist(), strict=True):
-            pairs = (int(sizes[begin]) + KEY_COST) * int(np.median(widths[begin:stop]))
+            pairs = (int(sizes[begin]) + KEY_COST) * int(widths[(begin + stop) // 2])
             length = max(1, self.chunk_pairs // pairs)
             runs += [(at, min(at + length, stop)) for at in range(begin, stop, length)]
         return runs
@@ -311,7 +314,7 @@ class BlockBuilder:
         largest, count, skew = self._distances(rows, keys)
         return Chunk(
             num_blocks=len(starts),
-            block_size=int(size),
+            block_size=size,
             key_width=width,
             first_query=int(starts[0]),
             first_key=first_key,
@@ -374,7 +377,7 @@ class BlockBuilder:
             dead = self._tensor(~live)[:, None, :, None]
         if visible.all():
             return None, dead
-        if (visible == visible[:1]).all():
+        if len(visible) > 1 and (visible == visible[:1]).all():
             visible = visible[:1]
         # blocks inside of a window look alike: all their chunks share one tensor
         name = (visible.shape, visible.tobytes())
@@ -384,8 +387,8 @@ class BlockBuilder:
 
     def _distances(self, rows: np.ndarray, keys: np.ndarray) -> tuple[int, int, int | None]:
         """`Chunk.relative_max`, `Chunk.relative_count` and `Chunk.skew`."""
-        live = self.live[rows]
         positions = self.positions[rows]
+        live = self.live[rows]
         largest = int((positions - self.lo[rows])[live].max())
         smallest = int((positions - self.hi[rows])[live].min())
         shift = positions - keys[:, :1] - np.arange(rows.shape[1])
@@ -399,8 +402,11 @@ class BlockBuilder:
 
 def _even_steps(first: np.ndarray, end: np.ndarray) -> tuple[int, int, int]:
     """Step, first key and width of blocks that advance evenly and hold the keys `first..end - 1` of each block."""
-    step = int(np.median(np.diff(first))) if len(first) > 1 else int(end[0] - first[0])
-    shift = step * np.arange(len(first))
+    count = len(first)
+    if count == 1:
+        return int(end[0] - first[0]), int(first[0]), int(end[0] - first[0])
+    step = int(np.sort(first[1:] - first[:-1])[(count - 1) // 2])
+    shift = step * np.arange(count)
     begin = int((first - shift).min())
     return step, begin, int((end - shift).max()) - begin
 

@@ -1,3 +1,6 @@
+import json
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -9,8 +12,9 @@ from modeling_docmt.attention_interval import (
     interval_attention_weights,
 )
 from modeling_docmt.attention_reference import dense_interval_attention, gather_interval_attention, reference_attention
-from modeling_docmt.interval_blocks_docmt import block_size_for
+from modeling_docmt.interval_blocks_docmt import GPU_CHUNK_PAIRS, BlockBuilder, block_size_for
 from modeling_docmt.interval_plan_docmt import IntervalPlan
+from training import benchmark_attention
 
 
 H, D = 2, 8
@@ -173,6 +177,20 @@ def test_random_plans_equal_the_dense_reference(seed):
     inputs = tensors(plan, torch.float64)
     relative = relative_term(plan, torch.float64, shared=bool(seed % 2), own_query=True)
     for term in (None, relative):
+        found = values_and_gradients(interval_attention, inputs, plan, term)
+        assert_close(found, values_and_gradients(dense_interval_attention, inputs, plan, term), 1e-10)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_chunks_as_a_gpu_wants_them_give_the_same(case):
+    lo, hi, num_keys = CASES[case]
+    plan = IntervalPlan.build(lo, hi, num_keys)
+    builder = BlockBuilder(plan.lo.numpy(), plan.hi.numpy(), np.arange(len(lo)), num_keys, plan.device, None)
+    builder.on_gpu, builder.chunk_pairs = True, GPU_CHUNK_PAIRS
+    chunks, is_full = builder.chunks()
+    plan = replace(plan, chunks=chunks, is_full=is_full)
+    inputs = tensors(plan, torch.float64)
+    for term in (None, relative_term(plan, torch.float64, shared=False, own_query=False)):
         found = values_and_gradients(interval_attention, inputs, plan, term)
         assert_close(found, values_and_gradients(dense_interval_attention, inputs, plan, term), 1e-10)
 
@@ -414,7 +432,7 @@ def test_flex_attention_on_the_same_plan_gives_the_same_output(case, with_relati
     inputs = [t.detach() for t in tensors(plan, torch.float32)]
     relative = relative_term(plan, torch.float32, True, False) if with_relative else None
     with torch.no_grad():
-        found = flex_interval_attention(*inputs, plan, SCALING, relative=relative, compiled=False)
+        found = flex_interval_attention(*inputs, plan, SCALING, relative=relative)
         assert_close([found], [dense_interval_attention(*inputs, plan, SCALING, relative=relative)], 1e-5)
 
 
@@ -483,3 +501,47 @@ def test_bad_arguments_are_refused():
         interval_attention(query, key[:, :1], value, plan, SCALING)
     with pytest.raises(ValueError, match="`relative.table` must be"):
         interval_attention(query, key, value, plan, SCALING, relative=RelativeTerm(torch.randn(7, D + 1), 3))
+
+
+def test_benchmark_compares_all_variants_of_every_scenario(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(benchmark_attention, "DOCUMENT_TOKENS", (40, 9, 25))
+    output = tmp_path / "attention.json"
+    benchmark_attention.main(
+        [
+            "--lengths",
+            "70",
+            "--window",
+            "5",
+            "--heads",
+            "2",
+            "--head_dim",
+            "8",
+            "--rounds",
+            "1",
+            "--output",
+            str(output),
+        ]
+    )
+    results = json.loads(output.read_text())
+    assert {entry["scenario"] for entry in results["entries"]} == set(benchmark_attention.SCENARIOS)
+    assert all(entry["milliseconds"] > 0 and entry["peak_mib"] > 0 for entry in results["entries"])
+    first = [entry for entry in results["entries"] if entry["variant"] in ("interval", "packed")]
+    assert all(entry["times_slower"] == entry["times_larger"] == 1 for entry in first)
+    assert "gather with the term" in capsys.readouterr().out
+    with pytest.raises(ValueError, match="`scenarios` must be of window"):
+        benchmark_attention.main(["--scenarios", "windows"])
+
+
+def test_memory_is_that_of_the_results_and_not_of_copies_of_keys():
+    plan = IntervalPlan.build(*window(4000, 20))
+    inputs = [torch.randn(4000, H, D).requires_grad_() for _ in range(3)]
+    grad_output = torch.randn(4000, H, D)
+    relative = relative_term(plan, torch.float32, True, False)
+    for term, limit in ((None, 1.5), (relative, 1.8)):
+
+        def run(term=term):
+            output = interval_attention(*inputs, plan, SCALING, relative=term)
+            return torch.autograd.grad(output, inputs, grad_output)
+
+        results = 4 * grad_output.nbytes  # output and three gradients
+        assert benchmark_attention.peak_bytes(run, "cpu") <= limit * results
