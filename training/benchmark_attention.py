@@ -1,0 +1,334 @@
+"""
+Measure interval attention against full attention and against the gather of keys per query: time and memory.
+
+    python -m training.benchmark_attention --lengths 1024 2048 4096 --output attention.json
+
+One attention, forward and backward, on random tensors. Output: milliseconds (best round and median), peak memory of
+tensors beyond the inputs in MiB, and both as ratios to interval attention, as a table and as JSON. The variants of a
+scenario take turns within each round, so that a busy machine disturbs all alike. Ratios are steady on one thread only.
+
+Scenarios: `window` (self-attention), `relative` (its term of relative positions), `ratio` (cross-attention along a
+line), `alignment` (cross-attention that follows sentences), `sentence` (same sentence only), `packed` (documents of
+several lengths in one row against padded rows).
+"""
+
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from tqdm import tqdm
+from transformers import HfArgumentParser
+
+from modeling_docmt.attention_interval import RelativeTerm, interval_attention
+from modeling_docmt.attention_reference import gather_interval_attention
+from modeling_docmt.interval_kernels_docmt import IntervalAttentionFunction, IntervalTask
+from modeling_docmt.interval_plan_docmt import IntervalPlan
+
+from .results import run_info, write_json_atomic
+
+
+Bounds = tuple[np.ndarray, np.ndarray, int]  # lo, hi, number of keys
+Variants = dict[str, Callable[[], Any]]  # each runs forward and backward once
+# tokens of the documents in `packed`
+DOCUMENT_TOKENS = (2000, 1500, 900, 700, 500, 400, 300, 150)
+
+
+@dataclass
+class AttentionBenchmarkArguments:
+    """Options of `benchmark_attention`."""
+
+    scenarios: list[str] = field(
+        default_factory=lambda: ["window", "relative", "ratio", "alignment", "sentence", "packed"],
+        metadata={"help": "Scenarios to measure, see above."},
+    )
+    lengths: list[int] = field(
+        default_factory=lambda: [1024, 2048, 4096], metadata={"help": "Queries; `packed` has lengths of its own."}
+    )
+    window: int = field(default=20, metadata={"help": "Keys on either side of a query."})
+    heads: int = field(default=8, metadata={"help": "Heads."})
+    head_dim: int = field(default=64, metadata={"help": "Dimension of a head."})
+    dtype: str = field(default="float32", metadata={"help": "float32, bfloat16 or float64."})
+    device: str = field(default="cpu", metadata={"help": "cpu or cuda."})
+    rounds: int = field(default=7, metadata={"help": "Rounds; the best one counts, the median is reported too."})
+    threads: int = field(default=1, metadata={"help": "Threads of PyTorch."})
+    slow_variants: bool = field(default=True, metadata={"help": "Measure full attention and the gather too."})
+    output: str | None = field(default=None, metadata={"help": "JSON file."})
+
+
+class _ProductsTask(IntervalTask):
+    """Matrix products where the fused kernel would be taken: what a relative term is compared with."""
+
+    def fused_on_cpu(self, query, value, table) -> bool:
+        return False
+
+
+def measure_attention(args: AttentionBenchmarkArguments) -> list[dict[str, Any]]:
+    """One entry a scenario, length and variant."""
+    torch.set_num_threads(args.threads)
+    torch.manual_seed(0)
+    entries = []
+    for scenario in args.scenarios:
+        lengths = [sum(DOCUMENT_TOKENS)] if scenario == "packed" else args.lengths
+        for length in lengths:
+            variants = SCENARIOS[scenario](length, args)
+            entries += _measure(scenario, length, variants, args)
+    return entries
+
+
+def _measure(
+    scenario: str, length: int, variants: Variants, args: AttentionBenchmarkArguments
+) -> list[dict[str, Any]]:
+    seconds: dict[str, list[float]] = {name: [] for name in variants}
+    peaks = {name: peak_bytes(run, args.device) for name, run in variants.items()}  # warms up, too
+    for _ in tqdm(range(args.rounds), desc=f"{scenario} {length}", file=sys.stderr):
+        for name, run in variants.items():
+            start = time.perf_counter()
+            run()
+            if args.device != "cpu":
+                torch.cuda.synchronize()
+            seconds[name].append(time.perf_counter() - start)
+    ours = next(iter(variants))
+    return [
+        {
+            "scenario": scenario,
+            "queries": length,
+            "variant": name,
+            "milliseconds": round(min(seconds[name]) * 1e3, 2),
+            "median_milliseconds": round(statistics.median(seconds[name]) * 1e3, 2),
+            "times_slower": round(min(seconds[name]) / min(seconds[ours]), 2),
+            "median_times_slower": round(statistics.median(seconds[name]) / statistics.median(seconds[ours]), 2),
+            "peak_mib": round(peaks[name] / 2**20, 2),
+            "times_larger": round(peaks[name] / max(1, peaks[ours]), 2),
+        }
+        for name in variants
+    ]
+
+
+def peak_bytes(run: Callable[[], Any], device: str) -> int:
+    """Largest sum of tensor bytes that `run` holds at one time, beyond what was there before."""
+    if device != "cpu":
+        torch.cuda.synchronize()
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        result = run()
+        torch.cuda.synchronize()
+        del result
+        return torch.cuda.max_memory_allocated() - before
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
+        result = run()
+        del result
+    changes = [(e.start_ns(), e.nbytes()) for e in profile.profiler.kineto_results.events() if e.name() == "[memory]"]
+    held = np.cumsum([size for _, size in sorted(changes, key=lambda change: change[0])])
+    return int(held.max(initial=0))
+
+
+def window_bounds(length: int, window: int, centres: np.ndarray | None = None, num_keys: int | None = None) -> Bounds:
+    """Keys up to `window` before and behind the centre of each query, by default its own position."""
+    num_keys = length if num_keys is None else num_keys
+    centres = np.arange(length) if centres is None else np.clip(centres, 0, num_keys - 1)
+    return np.maximum(centres - window, 0), np.minimum(centres + window, num_keys - 1), num_keys
+
+
+def _packed_bounds(window: int) -> Bounds:
+    ends = np.repeat(np.cumsum(DOCUMENT_TOKENS), DOCUMENT_TOKENS)
+    starts = ends - np.repeat(DOCUMENT_TOKENS, DOCUMENT_TOKENS)
+    rows = np.arange(len(ends))
+    return np.maximum(rows - window, starts), np.minimum(rows + window, ends - 1), len(ends)
+
+
+def _padded_bounds(window: int, leave_out_padding: bool) -> Bounds:
+    """The documents as rows of equal length; padding sees its row, or nothing."""
+    longest = max(DOCUMENT_TOKENS)
+    positions = np.tile(np.arange(longest), len(DOCUMENT_TOKENS))
+    starts = np.repeat(np.arange(len(DOCUMENT_TOKENS)) * longest, longest)
+    tokens = np.repeat(DOCUMENT_TOKENS, longest) if leave_out_padding else np.full(len(positions), longest)
+    hi = np.where(positions < tokens, np.minimum(positions + window, tokens - 1), -1)
+    return starts + np.maximum(positions - window, 0), starts + hi, len(positions)
+
+
+def _alignment_bounds(length: int, window: int) -> Bounds:
+    """Windows that jump to the start of each source sentence; sentences have 10 to 40 tokens on either side."""
+    generator = np.random.default_rng(0)
+    source, target = generator.integers(10, 41, size=(2, length // 10 + 1))
+    starts = np.cumsum(source) - source
+    inside = np.concatenate([np.arange(size) for size in target])[:length]
+    centres = np.repeat(starts, target)[:length] + inside
+    return window_bounds(length, window, centres, int(centres.max()) + 1)
+
+
+def _sentence_bounds(length: int) -> Bounds:
+    """Sentences of 5 to 200 tokens, each a block of its own."""
+    sizes = np.random.default_rng(0).integers(5, 201, size=length // 5 + 1)
+    ends = np.repeat(np.cumsum(sizes), sizes)[:length]
+    starts = ends - np.repeat(sizes, sizes)[:length]
+    return starts, np.minimum(ends, length) - 1, length
+
+
+def _states(rows: int, args: AttentionBenchmarkArguments) -> torch.Tensor:
+    shape = (rows, args.heads, args.head_dim)
+    return torch.randn(shape, dtype=getattr(torch, args.dtype), device=args.device).requires_grad_()
+
+
+def _runner(attend: Callable, num_queries: int, num_keys: int, args: AttentionBenchmarkArguments, *more) -> Callable:
+    """A function that runs `attend(query, key, value)` forward and backward, `more` being parameters it reads."""
+    inputs = [_states(num_queries, args), _states(num_keys, args), _states(num_keys, args)]
+    grad_output = torch.randn_like(inputs[0])
+    return lambda: torch.autograd.grad(attend(*inputs), [*inputs, *more], grad_output)
+
+
+def _interval(bounds: Bounds, args: AttentionBenchmarkArguments, relative: RelativeTerm | None = None) -> Callable:
+    plan = IntervalPlan.build(*bounds, device=args.device)
+    scaling = args.head_dim**-0.5
+
+    def attend(query, key, value):
+        return interval_attention(query, key, value, plan, scaling, relative=relative)
+
+    more = [] if relative is None else [relative.table]
+    return _runner(attend, plan.num_queries, plan.num_keys, args, *more)
+
+
+def _products(bounds: Bounds, args: AttentionBenchmarkArguments) -> Callable:
+    plan = IntervalPlan.build(*bounds, device=args.device)
+    task = _ProductsTask(plan, args.head_dim**-0.5, 0, 0.0)
+
+    def attend(query, key, value):
+        return IntervalAttentionFunction.apply(query, key, value, None, None, task)
+
+    return _runner(attend, plan.num_queries, plan.num_keys, args)
+
+
+def _gather(bounds: Bounds, args: AttentionBenchmarkArguments, relative: RelativeTerm | None = None) -> Callable:
+    plan = IntervalPlan.build(*bounds, device=args.device)
+
+    def attend(query, key, value):
+        return gather_interval_attention(query, key, value, plan, args.head_dim**-0.5, relative=relative)
+
+    more = [] if relative is None else [relative.table]
+    return _runner(attend, plan.num_queries, plan.num_keys, args, *more)
+
+
+def _full(num_queries: int, num_keys: int, args: AttentionBenchmarkArguments, mask: torch.Tensor | None = None):
+    """PyTorch's fused attention over all keys, in the layout that it likes best."""
+
+    def states(rows):
+        return _states(rows, args).detach().transpose(0, 1)[None].contiguous().requires_grad_()
+
+    inputs = [states(num_queries), states(num_keys), states(num_keys)]
+    grad_output = torch.randn_like(inputs[0])
+
+    def run():
+        output = nn.functional.scaled_dot_product_attention(*inputs, attn_mask=mask)
+        return torch.autograd.grad(output, inputs, grad_output)
+
+    return run
+
+
+def _dense_mask(bounds: Bounds, args: AttentionBenchmarkArguments) -> torch.Tensor:
+    visible = IntervalPlan.build(*bounds, device=args.device).visible()
+    dtype = getattr(torch, args.dtype)
+    return torch.zeros(visible.shape, dtype=dtype, device=args.device).masked_fill_(~visible, -torch.inf)[None, None]
+
+
+def _window(length: int, args: AttentionBenchmarkArguments) -> Variants:
+    bounds = window_bounds(length, args.window)
+    variants: Variants = {"interval": _interval(bounds, args)}
+    if args.slow_variants:
+        variants |= {"full": _full(length, length, args), "gather": _gather(bounds, args)}
+    return variants
+
+
+def _relative(length: int, args: AttentionBenchmarkArguments) -> Variants:
+    bounds = window_bounds(length, args.window)
+    dtype = getattr(torch, args.dtype)
+    table = torch.randn(2 * args.window + 1, args.head_dim, dtype=dtype, device=args.device).requires_grad_()
+    by_head = torch.randn(2 * args.window + 1, args.heads, args.head_dim, dtype=dtype, device=args.device)
+    variants: Variants = {
+        "products without the term": _products(bounds, args),
+        "table shared by heads": _interval(bounds, args, RelativeTerm(table, args.window)),
+        "table of each head": _interval(bounds, args, RelativeTerm(by_head.requires_grad_(), args.window)),
+        "fused without the term": _interval(bounds, args),
+    }
+    if args.slow_variants:
+        variants["gather with the term"] = _gather(bounds, args, RelativeTerm(table, args.window))
+    return variants
+
+
+def _cross(bounds: Bounds, args: AttentionBenchmarkArguments) -> Variants:
+    variants: Variants = {"interval": _interval(bounds, args)}
+    if args.slow_variants:
+        variants["dense mask"] = _full(len(bounds[0]), bounds[2], args, _dense_mask(bounds, args))
+        variants["gather"] = _gather(bounds, args)
+    return variants
+
+
+def _ratio(length: int, args: AttentionBenchmarkArguments) -> Variants:
+    return _cross(window_bounds(length, args.window, np.arange(length) * 11 // 10, length * 11 // 10), args)
+
+
+def _alignment(length: int, args: AttentionBenchmarkArguments) -> Variants:
+    return _cross(_alignment_bounds(length, args.window), args)
+
+
+def _sentence(length: int, args: AttentionBenchmarkArguments) -> Variants:
+    # the gather would need a copy of 200 keys a query
+    bounds = _sentence_bounds(length)
+    variants: Variants = {"interval": _interval(bounds, args)}
+    if args.slow_variants:
+        variants["dense mask"] = _full(length, length, args, _dense_mask(bounds, args))
+    return variants
+
+
+def _packed(length: int, args: AttentionBenchmarkArguments) -> Variants:
+    return {
+        "packed": _interval(_packed_bounds(args.window), args),
+        "padded, padding computed": _interval(_padded_bounds(args.window, leave_out_padding=False), args),
+        "padded, padding left out": _interval(_padded_bounds(args.window, leave_out_padding=True), args),
+    }
+
+
+SCENARIOS: dict[str, Callable[[int, AttentionBenchmarkArguments], Variants]] = {
+    "window": _window,
+    "relative": _relative,
+    "ratio": _ratio,
+    "alignment": _alignment,
+    "sentence": _sentence,
+    "packed": _packed,
+}
+
+
+def main(argv: list[str] | None = None) -> dict[str, Any]:
+    """Run the benchmark, see the module's docstring."""
+    argv = sys.argv[1:] if argv is None else argv
+    parser = HfArgumentParser(AttentionBenchmarkArguments, allow_abbrev=False, description=__doc__)
+    (args,) = parser.parse_args_into_dataclasses(argv)
+    unknown = sorted(set(args.scenarios) - set(SCENARIOS))
+    if unknown:
+        raise ValueError(f"`scenarios` must be of {', '.join(SCENARIOS)}, got {', '.join(unknown)}.")
+    if args.rounds < 1 or min(args.lengths) < 1:
+        raise ValueError(f"`rounds` and `lengths` must be positive, got {args.rounds} and {args.lengths}.")
+    results = {
+        "kind": "attention-benchmark",
+        **{name: getattr(args, name) for name in ("window", "heads", "head_dim", "dtype", "device", "threads")},
+        "rounds": args.rounds,
+        "entries": measure_attention(args),
+        "run": run_info(argv),
+    }
+    print(f"{'scenario':10} {'queries':>7} {'variant':26} {'ms':>9} {'slower':>7} {'MiB':>9} {'larger':>7}")
+    for entry in results["entries"]:
+        print(
+            f"{entry['scenario']:10} {entry['queries']:7} {entry['variant']:26} {entry['milliseconds']:9.2f} "
+            f"{entry['times_slower']:7.2f} {entry['peak_mib']:9.2f} {entry['times_larger']:7.2f}"
+        )
+    if args.output:
+        write_json_atomic(args.output, results)
+    return results
+
+
+if __name__ == "__main__":
+    main()
