@@ -94,9 +94,13 @@ class Beams:
         """Columns there is room for, W."""
         return self.tokens.shape[-1]
 
-    def select(self, sequences: torch.LongTensor, columns: slice) -> "Beams":
-        """Some of the sequences, and some of the columns."""
-        return self._map(lambda x: x[sequences], lambda x: x[sequences][..., columns])
+    def select(self, sequences: torch.LongTensor) -> "Beams":
+        """Some of the sequences."""
+        return self._map(lambda x: x[sequences], lambda x: x[sequences])
+
+    def drop_columns(self, first: int, last: int) -> "Beams":
+        """Only the columns from `first` to `last`, one behind."""
+        return self._map(lambda x: x, lambda x: x[..., first:last].contiguous())
 
     def widen(self, missing: int) -> "Beams":
         """Room for more columns."""

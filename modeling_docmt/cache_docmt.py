@@ -5,137 +5,240 @@ No keys move when beams change places. Beams share the source and the committed 
 current stretch, a table says which beam computed each token of a beam's history, and a mask hides the others.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from .attention_decoding import Stretch
+from .configuration_docmt import DocMTConfig
+from .masking_search_docmt import SearchQueries, StretchKeys, build_search_masks
 
 
 # columns by which a stretch grows
 GROWTH = 32
 
 
+@dataclass
+class Track:
+    """
+    One stretch of all sequences: keys and values of all layers, and what masks know of the keys.
+
+    Args:
+        states (`torch.Tensor` of shape `(2, layers, n, H, K, D)`): Keys and values.
+        sentences (`torch.LongTensor` of shape `(n, K)`): Index of the sentence of each key in its document.
+        lengths (`torch.LongTensor` of shape `(n,)`): Keys in use, which stand on the left.
+        offsets (`torch.LongTensor` of shape `(n,)`): Position of the first key in its document.
+    """
+
+    states: torch.Tensor
+    sentences: torch.LongTensor
+    lengths: torch.LongTensor
+    offsets: torch.LongTensor
+
+    @property
+    def width(self) -> int:
+        """Columns up to the longest sequence."""
+        return int(self.lengths.max()) if len(self.lengths) else 0
+
+    def select(self, sequences: torch.LongTensor) -> "Track":
+        """Some of the sequences, as wide as they need."""
+        lengths, rows = self.lengths[sequences], sequences.to(self.states.device)
+        width = int(lengths.max()) if len(lengths) else 0
+        return Track(
+            self.states[..., :width, :].index_select(2, rows),
+            self.sentences[rows, :width],
+            lengths,
+            self.offsets[sequences],
+        )
+
+    def extend(self, others: "Track") -> "Track":
+        """These sequences and behind them the others."""
+        width = max(self.states.shape[-2], others.states.shape[-2])
+        mine, theirs = self.widen(width), others.widen(width)
+        return Track(
+            torch.cat((mine.states, theirs.states), dim=2),
+            torch.cat((mine.sentences, theirs.sentences)),
+            torch.cat((mine.lengths, theirs.lengths)),
+            torch.cat((mine.offsets, theirs.offsets)),
+        )
+
+    def widen(self, width: int) -> "Track":
+        """Room for `width` columns."""
+        missing = width - self.states.shape[-2]
+        if missing <= 0:
+            return self
+        states = torch.nn.functional.pad(self.states, (0, 0, 0, missing))
+        return Track(states, torch.nn.functional.pad(self.sentences, (0, missing)), self.lengths, self.offsets)
+
+    def keys(self, width: int) -> StretchKeys:
+        """What masks know of the first `width` columns."""
+        columns = torch.arange(width)
+        hidden = (columns >= self.lengths[:, None])[:, None, None]  # (n, 1, 1, K)
+        device = self.states.device
+        return StretchKeys(
+            hidden=hidden.to(device) if hidden.any() else None,
+            positions=(self.offsets[:, None] + columns).to(device),
+            sentences=self.sentences[:, :width],
+        )
+
+
 class DocumentCache:
     """
     Keys and values of n sequences in a search with G beams each.
 
-    All tensors hold keys and values of all layers, `(2, layers, ...)`, so that one operation moves them all:
+    - source and committed: a `Track` each, shared by the beams; committed are target tokens that will not change;
+    - current: `(2, layers, n, H, C * G, D)`. Each step adds a column of G keys, one a beam; a sequence that began
+      later leaves the columns in front of its `starts` unused. `ancestors`, of shape `(n, G, C)`, has the beam that
+      computed each column of the history of a beam; -1 for none.
 
-    - source: `(2, layers, n, H, S, D)`, tokens on the left;
-    - committed: `(2, layers, n, H, P, D)`, tokens on the left: target tokens that will not change;
-    - current: `(2, layers, n, H, C * G, D)`: each step adds a column of G keys, one a beam; a sequence that began
-      later leaves the columns in front of its `starts` unused.
-
-    `ancestors`, of shape `(n, G, C)`, has the beam that computed each column of the history of a beam; -1 for none.
-
-    Lengths and starts, of shape `(n,)`, steer the search and stay on the CPU; so do the indices that methods take.
+    Lengths, offsets and starts steer the search and stay on the CPU; so do the indices that methods take.
 
     Args:
+        config (`DocMTConfig`): The model.
         num_beams (`int`): G.
+        dtype, device: Of the states.
     """
 
-    def __init__(self, num_beams: int):
-        self.num_beams = num_beams
-        self.source: torch.Tensor | None = None
-        self.source_lengths = torch.zeros(0, dtype=torch.long)
-        self.committed: torch.Tensor | None = None
-        self.committed_lengths = torch.zeros(0, dtype=torch.long)
-        self.current: torch.Tensor | None = None
-        self.ancestors: torch.Tensor | None = None
-        self.starts = torch.zeros(0, dtype=torch.long)
-        self.width = 0
+    def __init__(self, config: DocMTConfig, num_beams: int, dtype: torch.dtype, device: torch.device):
+        self.config, self.num_beams, self.device = config, num_beams, device
+        heads, layers = config.decoder_attention_heads, config.decoder_layers
+        shape = (2, layers, 0, heads, 0, config.d_model // heads)
+        nothing = torch.zeros(0, dtype=torch.long)
 
-    @property
-    def device(self) -> torch.device:
-        """Where the states are."""
-        return torch.device("cpu") if self.source is None else self.source.device
+        def empty() -> Track:
+            sentences = torch.zeros(0, 0, dtype=torch.long, device=device)
+            return Track(torch.zeros(shape, dtype=dtype, device=device), sentences, nothing, nothing)
+
+        self.source, self.committed = empty(), empty()
+        self.current = torch.zeros(shape, dtype=dtype, device=device)
+        self.current_sentences = torch.zeros(0, 0, dtype=torch.long, device=device)
+        self.ancestors = torch.zeros(0, num_beams, 0, dtype=torch.long, device=device)
+        self.starts = nothing
+        self.width = 0
+        # windows over the target forget what no later token sees
+        is_windowed = config.decoder_self_attention == "window"
+        self.committed_limit = config.window_size if is_windowed else None
 
     @property
     def num_sequences(self) -> int:
         """Sequences in the cache, n."""
         return len(self.starts)
 
-    def keep(self, sequences: torch.LongTensor) -> None:
-        """Keep the named sequences only, in the given order, and the columns that they use."""
-        self.source_lengths = self.source_lengths[sequences]
-        self.committed_lengths = self.committed_lengths[sequences]
-        self.starts = self.starts[sequences]
-        if self.source is None or self.committed is None or self.current is None or self.ancestors is None:
-            return
-        rows = sequences.to(self.source.device)
-        source_width, committed_width = _longest(self.source_lengths), _longest(self.committed_lengths)
-        self.source = self.source[..., :source_width, :].index_select(2, rows)
-        self.committed = self.committed[..., :committed_width, :].index_select(2, rows)
-        first = min(self.starts.tolist(), default=self.width)
-        columns = slice(first * self.num_beams, self.width * self.num_beams)
-        self.current = self.current[..., columns, :].index_select(2, rows)
-        self.ancestors = self.ancestors[rows, :, first : self.width]
-        self.starts = self.starts - first
-        self.width -= first
+    @property
+    def committed_ends(self) -> torch.LongTensor:
+        """Target tokens that are committed, forgotten ones included, `(n,)`."""
+        return self.committed.offsets + self.committed.lengths
 
-    def admit(self, source: torch.Tensor, source_lengths: torch.LongTensor) -> None:
-        """Add sequences with nothing committed: source states `(2, layers, m, H, S, D)` and lengths `(m,)`."""
-        m, H, D = source.shape[2], source.shape[3], source.shape[5]
-        nothing = source.new_zeros(*source.shape[:2], m, H, 0, D)
-        ancestors = torch.full((m, self.num_beams, self.width), -1, device=source.device)
-        self.source = _stack(self.source, source)
-        self.committed = _stack(self.committed, nothing)
-        self.current = _stack(self.current, nothing)
-        self.ancestors = ancestors if self.ancestors is None else torch.cat((self.ancestors, ancestors))
-        self.source_lengths = torch.cat((self.source_lengths, source_lengths))
-        self.committed_lengths = torch.cat((self.committed_lengths, torch.zeros(m, dtype=torch.long)))
+    def keep(self, sequences: torch.LongTensor) -> None:
+        """Keep the named sequences only, in the given order."""
+        rows = sequences.to(self.device)
+        self.source, self.committed = self.source.select(sequences), self.committed.select(sequences)
+        self.starts = self.starts[sequences]
+        self.current = self.current.index_select(2, rows)
+        self.current_sentences = self.current_sentences[rows]
+        self.ancestors = self.ancestors[rows]
+
+    def drop_columns(self, count: int) -> None:
+        """Forget the first columns of the current stretch."""
+        columns = slice(count * self.num_beams, self.width * self.num_beams)
+        self.current = self.current[..., columns, :].contiguous()
+        self.current_sentences = self.current_sentences[:, columns]
+        self.ancestors = self.ancestors[..., count : self.width]
+        self.starts = self.starts - count
+        self.width -= count
+
+    def admit(self, source: Track) -> None:
+        """Add sequences with nothing committed."""
+        m = len(source.lengths)
+        nothing = source.states[..., :0, :]
+        none = torch.zeros(m, dtype=torch.long)
+        width = self.current.shape[-2]
+        self.source = self.source.extend(source)
+        self.committed = self.committed.extend(Track(nothing, source.sentences[:, :0], none, none.clone()))
+        self.current = torch.cat((self.current, nothing.new_zeros(*nothing.shape[:-2], width, nothing.shape[-1])), 2)
+        self.current_sentences = torch.cat((self.current_sentences, self.current_sentences.new_zeros(m, width)))
+        self.ancestors = torch.cat((self.ancestors, self.ancestors.new_full((m, self.num_beams, self.width), -1)))
         self.starts = torch.cat((self.starts, torch.full((m,), self.width)))
+
+    def set_source(self, sequences: torch.LongTensor, source: Track) -> None:
+        """Put other pieces of the source in the places of the present ones."""
+        others = torch.ones(self.num_sequences, dtype=torch.bool)
+        others[sequences] = False
+        kept = others.nonzero()[:, 0]
+        order = torch.cat((kept, sequences)).argsort()
+        self.source = self.source.select(kept).extend(source).select(order)
 
     def restart(self, sequences: torch.LongTensor) -> None:
         """Forget the current stretch of the named sequences; their next token comes right behind what is committed."""
         self.starts[sequences] = self.width
-        self.ancestors[sequences.to(self.device)] = -1  # type: ignore[index]
+        self.ancestors[sequences.to(self.device)] = -1
 
     def commit_current(self, sequence: int, length: int) -> None:
         """Commit the first `length` columns of the current stretch of a sequence that has one beam."""
-        start, offset = int(self.starts[sequence]), int(self.committed_lengths[sequence])
-        self._reserve_committed(offset + length)
-        columns = self.current[:, :, sequence, :, start : start + length]  # type: ignore[index]
-        self.committed[:, :, sequence, :, offset : offset + length] = columns  # type: ignore[index]
-        self.committed_lengths[sequence] += length
+        start, first = int(self.starts[sequence]), int(self.committed.lengths[sequence])
+        last = first + length
+        self._reserve_committed(last)
+        columns = slice(start, start + length)
+        self.committed.states[:, :, sequence, :, first:last] = self.current[:, :, sequence, :, columns]
+        self.committed.sentences[sequence, first:last] = self.current_sentences[sequence, columns]
+        self.committed.lengths[sequence] += length
+
+    def forget(self) -> None:
+        """Drop committed keys that no window reaches any more."""
+        if self.committed_limit is None:
+            return
+        surplus = (self.committed.lengths - self.committed_limit).clamp(min=0)
+        if not surplus.any():
+            return
+        track = self.committed
+        lengths = track.lengths - surplus
+        width = int(lengths.max())
+        # kept columns move to the left
+        columns = (surplus[:, None] + torch.arange(width)).clamp(max=track.states.shape[-2] - 1).to(self.device)
+        rows = torch.arange(len(columns), device=self.device)[:, None]
+        # advanced indices stand in front: (n, K, 2, layers, H, D)
+        states = track.states[:, :, rows, :, columns].permute(2, 3, 0, 4, 1, 5).contiguous()
+        self.committed = Track(states, track.sentences[rows, columns], lengths, track.offsets + surplus)
 
     def reorder(self, beams: torch.LongTensor) -> None:
         """Give beam g of sequence i the history of its beam `beams[i, g]`; `beams`, `(n, G)`, is on the device."""
-        if self.ancestors is not None and self.num_beams > 1:
+        if self.num_beams > 1:
             self.ancestors = self.ancestors.gather(1, beams[..., None].expand_as(self.ancestors))
 
-    def step(self) -> "StepCache":
-        """The view of a decoding step, which adds one column to all beams of all sequences."""
-        if self.current is None or self.ancestors is None:
-            raise ValueError("A decoding step needs sequences in the cache: call `admit` first.")
-        if self.width * self.num_beams == self.current.shape[-2]:
-            self.current = torch.nn.functional.pad(self.current, (0, 0, 0, GROWTH * self.num_beams))
-        own = torch.arange(self.num_beams, device=self.device).expand(len(self.ancestors), -1)
+    def step(self, queries: SearchQueries) -> "StepCache":
+        """The view of a decoding step, which adds one column to all beams; queries of one token each."""
+        missing = (self.width + 1) * self.num_beams - self.current.shape[-2]
+        if missing > 0:
+            room = GROWTH * self.num_beams
+            self.current = torch.nn.functional.pad(self.current, (0, 0, 0, room))
+            self.current_sentences = torch.nn.functional.pad(self.current_sentences, (0, room))
+        own = torch.arange(self.num_beams, device=self.device).expand(self.num_sequences, -1)
         self.ancestors = torch.cat((self.ancestors, own[..., None]), dim=-1)
-        view = StepCache(self, self.width)
+        column = slice(self.width * self.num_beams, (self.width + 1) * self.num_beams)
+        self.current_sentences[:, column] = queries.sentences[..., 0]
         self.width += 1
-        return view
+        return StepCache(self, queries, column)
 
-    def commit(self, sequences: torch.LongTensor, lengths: torch.LongTensor, width: int) -> "CommitCache":
+    def commit(self, sequences: torch.LongTensor, lengths: torch.LongTensor, queries: SearchQueries) -> "CommitCache":
         """
         The view of a parallel pass over tokens that are to be committed.
 
         Args:
             sequences (`torch.LongTensor` of shape `(m,)`): Sequences that go on.
-            lengths (`torch.LongTensor` of shape `(m,)`): Tokens of each, padded on the right to `width`.
-            width (`int`): Columns of the pass.
+            lengths (`torch.LongTensor` of shape `(m,)`): Tokens of each, padded on the right.
+            queries (`SearchQueries`): Where the tokens stand; one beam, all columns.
         """
-        self._reserve_committed(_longest(self.committed_lengths[sequences]) + width)
-        view = CommitCache(self, sequences, width)
-        self.committed_lengths[sequences] += lengths
+        width = queries.sentences.shape[-1]
+        self._reserve_committed(int(self.committed.lengths[sequences].max()) + width)
+        view = CommitCache(self, sequences, queries)
+        self.committed.lengths[sequences] += lengths
         return view
 
     def _reserve_committed(self, width: int) -> None:
-        missing = width - self.committed.shape[-2]  # type: ignore[union-attr]
-        if missing > 0:
-            self.committed = torch.nn.functional.pad(self.committed, (0, 0, 0, missing + GROWTH))
+        if width > self.committed.states.shape[-2]:
+            self.committed = self.committed.widen(width + GROWTH)
 
 
 class SearchCache:
@@ -158,41 +261,49 @@ class SearchCache:
         """Stretches of the source."""
         raise NotImplementedError
 
-    def masks(self, place: str) -> dict[str, Any]:
-        """Masks of the stretches by name, for `place` `"decoder"` or `"cross"`; shared by all layers."""
+    def masks(self, place: str, names: Iterable[str]) -> dict[str, Any]:
+        """Masks by name, one entry a stretch, for `place` `"decoder"` or `"cross"`; shared by all layers."""
         raise NotImplementedError
 
 
 class StepCache(SearchCache):
     """One new token in each beam of each sequence."""
 
-    def __init__(self, cache: DocumentCache, column: int):
-        self.cache = cache
+    def __init__(self, cache: DocumentCache, queries: SearchQueries, column: slice):
+        self.cache, self.queries, self.column = cache, queries, column
         self.num_sequences, self.num_beams = cache.num_sequences, cache.num_beams
-        self.new = slice(column * self.num_beams, (column + 1) * self.num_beams)
-        self.committed_width = _longest(cache.committed_lengths)
+        self.committed_width = cache.committed.width
 
     def update(self, layer_idx: int, key: torch.Tensor, value: torch.Tensor) -> list[Stretch]:
-        current, committed = self.cache.current, self.cache.committed
-        current[0, layer_idx, :, :, self.new] = key[..., 0, :]  # type: ignore[index]
-        current[1, layer_idx, :, :, self.new] = value[..., 0, :]  # type: ignore[index]
-        stretches = [tuple(current[:, layer_idx, :, :, : self.new.stop])]  # type: ignore[index]
+        current, committed = self.cache.current, self.cache.committed.states
+        current[0, layer_idx, :, :, self.column] = key[..., 0, :]
+        current[1, layer_idx, :, :, self.column] = value[..., 0, :]
+        stretches: list[Stretch] = [_stretch(current[:, layer_idx, :, :, : self.column.stop])]
         if self.committed_width:
-            stretches.insert(0, tuple(committed[:, layer_idx, :, :, : self.committed_width]))  # type: ignore[index]
+            stretches.insert(0, _stretch(committed[:, layer_idx, :, :, : self.committed_width]))
         return stretches
 
     def source(self, layer_idx: int) -> list[Stretch]:
-        return [tuple(self.cache.source[:, layer_idx])]  # type: ignore[index]
+        return [_stretch(self.cache.source.states[:, layer_idx])]
 
-    def masks(self, place: str) -> dict[str, Any]:
+    def masks(self, place: str, names: Iterable[str]) -> dict[str, Any]:
         cache = self.cache
         if place == "cross":
-            return {"dense": [_mask_behind(cache.source_lengths, cache.source, cache.source.shape[-2])]}  # type: ignore[union-attr]
-        beams = torch.arange(self.num_beams, device=cache.device)
-        masks = [_mask((cache.ancestors[..., None] != beams).flatten(2), cache.current)]  # type: ignore[index]
-        if self.committed_width:
-            masks.insert(0, _mask_behind(cache.committed_lengths, cache.committed, self.committed_width))
-        return {"dense": masks}
+            stretches = [cache.source.keys(cache.source.states.shape[-2])]
+        else:
+            beams = torch.arange(self.num_beams, device=cache.device)
+            hidden = (cache.ancestors[..., None] != beams).flatten(2)  # (n, G, C * G)
+            columns = torch.arange(cache.width).repeat_interleave(self.num_beams)
+            positions = (cache.committed_ends - cache.starts)[:, None] + columns
+            current = StretchKeys(
+                hidden=hidden[:, :, None] if hidden.any() else None,
+                positions=positions.to(cache.device),
+                sentences=cache.current_sentences[:, : self.column.stop],
+            )
+            stretches = [current]
+            if self.committed_width:
+                stretches.insert(0, cache.committed.keys(self.committed_width))
+        return build_search_masks(names, place, cache.config, self.queries, stretches, cache.current.dtype)
 
 
 class CommitCache(SearchCache):
@@ -200,62 +311,52 @@ class CommitCache(SearchCache):
 
     num_beams = 1
 
-    def __init__(self, cache: DocumentCache, sequences: torch.LongTensor, width: int):
-        self.cache, self.sequences, self.width = cache, sequences, width
+    def __init__(self, cache: DocumentCache, sequences: torch.LongTensor, queries: SearchQueries):
+        self.cache, self.sequences, self.queries = cache, sequences, queries
         self.num_sequences = len(sequences)
-        self.lengths = cache.committed_lengths[sequences].clone()
-        self.committed_width = _longest(self.lengths)
-        self.columns = (self.lengths[:, None] + torch.arange(width)).to(cache.device)
         self.rows = sequences.to(cache.device)
+        self.earlier = cache.committed.select(sequences)
+        width = queries.sentences.shape[-1]
+        self.columns = (self.earlier.lengths[:, None] + torch.arange(width)).to(cache.device)
+        cache.committed.sentences[self.rows[:, None], self.columns] = queries.sentences[:, 0]
 
     def update(self, layer_idx: int, key: torch.Tensor, value: torch.Tensor) -> list[Stretch]:
         stretches: list[Stretch] = [(key[:, :, 0], value[:, :, 0])]
-        if self.committed_width:
-            committed = self.cache.committed[:, layer_idx, ..., : self.committed_width, :]  # type: ignore[index]
-            stretches.insert(0, tuple(committed.index_select(1, self.rows)))
+        if self.earlier.width:
+            stretches.insert(0, _stretch(self.earlier.states[:, layer_idx]))
         for side, states in enumerate((key, value)):
             # advanced indices stand in front: (m, T, H, D)
             new = states[:, :, 0].transpose(1, 2)
-            self.cache.committed[side, layer_idx][self.rows[:, None], :, self.columns] = new  # type: ignore[index]
+            self.cache.committed.states[side, layer_idx][self.rows[:, None], :, self.columns] = new
         return stretches
 
     def source(self, layer_idx: int) -> list[Stretch]:
-        return [tuple(self.cache.source[:, layer_idx].index_select(1, self.rows))]  # type: ignore[index]
+        return [_stretch(self.cache.source.states[:, layer_idx].index_select(1, self.rows))]
 
-    def masks(self, place: str) -> dict[str, Any]:
-        source = self.cache.source
+    def masks(self, place: str, names: Iterable[str]) -> dict[str, Any]:
+        cache, queries = self.cache, self.queries
         if place == "cross":
-            lengths = self.cache.source_lengths[self.sequences]
-            return {"dense": [_mask_behind(lengths, source, source.shape[-2])]}  # type: ignore[union-attr]
-        masks = [source.new_full((self.width, self.width), -torch.inf).triu(1)]  # type: ignore[union-attr]
-        if self.committed_width:
-            masks.insert(0, _mask_behind(self.lengths, source, self.committed_width))  # type: ignore[arg-type]
-        return {"dense": masks}
+            source = cache.source
+            keys = source.keys(source.states.shape[-2])
+            hidden = None if keys.hidden is None else keys.hidden[self.rows]
+            stretches = [StretchKeys(hidden, keys.positions[self.rows], keys.sentences[self.rows])]
+        else:
+            width = queries.sentences.shape[-1]
+            later = torch.ones(width, width, dtype=torch.bool, device=cache.device).triu(1)
+            stretches = [StretchKeys(later[None, None], queries.positions[:, 0], queries.sentences[:, 0])]
+            if self.earlier.width:
+                stretches.insert(0, self.earlier.keys(self.earlier.width))
+        return build_search_masks(names, place, cache.config, queries, stretches, cache.current.dtype)
 
 
-def _longest(lengths: torch.LongTensor) -> int:
-    return int(lengths.max()) if len(lengths) else 0
+def _stretch(states: torch.Tensor) -> Stretch:
+    key, value = states
+    return key, value
 
 
-def _stack(old: torch.Tensor | None, new: torch.Tensor) -> torch.Tensor:
-    """Join along the sequences; the shorter one is padded on the right of its columns."""
-    if old is None:
-        return new
-    width = max(old.shape[-2], new.shape[-2])
-    parts: Sequence[torch.Tensor] = [
-        torch.nn.functional.pad(states, (0, 0, 0, width - states.shape[-2])) for states in (old, new)
-    ]
-    return torch.cat(tuple(parts), dim=2)
-
-
-def _mask_behind(lengths: torch.LongTensor, states: torch.Tensor | None, width: int) -> torch.Tensor | None:
-    """Hides the columns behind each length from all beams."""
-    return _mask((torch.arange(width) >= lengths[:, None])[:, None], states)
-
-
-def _mask(hidden: torch.Tensor, states: torch.Tensor | None) -> torch.Tensor | None:
-    """Minus infinity where `hidden`, `(n, G or 1, K)`, is true: `(n, 1, G or 1, 1, K)`; `None` where it never is."""
-    if states is None or not hidden.any():
-        return None
-    mask = torch.zeros(hidden.shape, dtype=states.dtype, device=hidden.device).masked_fill(hidden, -torch.inf)
-    return mask[:, None, :, None].to(states.device)
+def sources(states: torch.Tensor, sentences: Sequence[torch.LongTensor], offsets: Sequence[int]) -> Track:
+    """A track of sources: states `(2, layers, m, H, S, D)`, sentences of the tokens of each, first positions."""
+    lengths = torch.tensor([len(row) for row in sentences])
+    padded = torch.nn.utils.rnn.pad_sequence(list(sentences), batch_first=True)
+    padded = torch.nn.functional.pad(padded, (0, states.shape[-2] - padded.shape[1]))
+    return Track(states, padded.to(states.device), lengths, torch.tensor(list(offsets)))

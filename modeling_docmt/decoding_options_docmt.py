@@ -8,7 +8,7 @@ from transformers import GenerationConfig
 from transformers.generation import GenerationMode
 from transformers.utils import logging
 
-from .configuration_docmt import DECODING_MODES, DocMTConfig
+from .configuration_docmt import DECODING_ALIGNMENTS, DECODING_MODES, DocMTConfig
 
 
 logger = logging.get_logger(__name__)
@@ -35,6 +35,7 @@ class DocumentOptions:
     target_context_sentences: int | None = None
     max_sentence_tokens: int | None = None
     min_sentence_tokens: int = 1
+    alignment: str | None = None
     batch_rows: int | None = None
     reuse_cache: bool = True
 
@@ -88,6 +89,15 @@ class DocumentOptions:
                 f"`min_sentence_tokens` must not exceed `max_sentence_tokens`, got {self.min_sentence_tokens} and "
                 f"{self.max_sentence_tokens}."
             )
+        if self.alignment is not None:
+            if config.cross_attention != "window":
+                raise ValueError(
+                    f"`alignment={self.alignment!r}` centres the windows of cross-attention, which is "
+                    f"{config.cross_attention!r} in system {config.system!r}: leave it out."
+                )
+            if self.alignment not in DECODING_ALIGNMENTS:
+                choices = ", ".join(map(repr, DECODING_ALIGNMENTS))
+                raise ValueError(f"`alignment` must be one of {choices} in decoding, got {self.alignment!r}.")
         self._check_context(config)
 
     def _check_context(self, config: DocMTConfig) -> None:
@@ -132,6 +142,7 @@ class SearchSettings:
         has_scores (`bool`): Whether sentence scores are wanted.
         keep_order (`bool`): Whether documents are translated from front to back, for a streamer.
         batch_rows (`int`, *optional*): Bound of sequences times beams.
+        alignment (`str`): Centre of the windows of cross-attention.
         logits_processor, stopping_criteria (`list`): Those of the caller.
     """
 
@@ -144,6 +155,7 @@ class SearchSettings:
     has_scores: bool
     keep_order: bool
     batch_rows: int | None
+    alignment: str
     logits_processor: list
     stopping_criteria: list
 

@@ -30,15 +30,26 @@ def search_batch(model: Any, requests: Sequence[DecodingRequest], search: Search
         requests (`Sequence[DecodingRequest]`): A batch.
         search (`SearchSettings`): How to search.
     """
-    encoder_states, source_mask = encode_sources(model, [request.source for request in requests])
     prompts = [[model.config.decoder_start_token_id, *request.target_prefix] for request in requests]
+    if model.config.has_intervals and len(set(map(len, prompts))) > 1:
+        # padding may stand on the right alone
+        return [search_batch(model, [request], search)[0] for request in requests]
+    encoder_states, source_mask = encode_sources(model, [request.source for request in requests])
     continuations = _search(model, search, requests, encoder_states, source_mask, prompts)
     if not search.has_scores:
         return [[Hypothesis(ids) for ids in ranked] for ranked in continuations]
     rows = [row for row, ranked in enumerate(continuations) for _ in ranked]
     flat = [ids for ranked in continuations for ids in ranked]
-    log_probs = iter(token_log_probs(model, rows, [prompts[row] for row in rows], flat, encoder_states, source_mask))
+    source_ids = pad_right([request.source for request in requests], model)
+    encoded = (encoder_states, source_mask, source_ids)
+    log_probs = iter(token_log_probs(model, rows, [prompts[row] for row in rows], flat, *encoded, search.alignment))
     return [[Hypothesis(ids, next(log_probs)) for ids in ranked] for ranked in continuations]
+
+
+def pad_right(sequences: Sequence[Sequence[int]], model: Any) -> torch.LongTensor:
+    """Ids `(B, S)`, padded on the right."""
+    ids = [torch.tensor(sequence, dtype=torch.long) for sequence in sequences]
+    return pad_sequence(ids, batch_first=True, padding_value=model.config.pad_token_id or 0).to(model.device)
 
 
 def pad_left(sequences: Sequence[Sequence[int]], model: Any) -> tuple[torch.LongTensor, torch.LongTensor]:
@@ -83,6 +94,9 @@ def _search(
         attention_mask=source_mask,
         decoder_input_ids=prompt_ids,
     )
+    if config.has_intervals:
+        source_ids = pad_right([request.source for request in requests], model)
+        call.update(use_cache=False, encoder_input_ids=source_ids, alignment=search.alignment)
     if not prompt_mask.all():
         call.update(decoder_attention_mask=prompt_mask, decoder_position_ids=positions_of(prompt_mask))
     new_ids = model._stock_generate(**call)[:, prompt_length:].tolist()
@@ -97,6 +111,8 @@ def token_log_probs(
     continuations: Sequence[Sequence[int]],
     encoder_states: torch.Tensor,
     source_mask: torch.LongTensor,
+    source_ids: torch.LongTensor,
+    alignment: str,
 ) -> list[list[float]]:
     """
     Log-probabilities of given continuations under the model, by teacher forcing.
@@ -108,6 +124,8 @@ def token_log_probs(
         continuations (`Sequence[Sequence[int]]`): Tokens to be scored.
         encoder_states (`torch.Tensor` of shape `(B, S, d_model)`), source_mask (`torch.LongTensor` of shape `(B, S)`):
             Encoded sources.
+        source_ids (`torch.LongTensor` of shape `(B, S)`): Their ids.
+        alignment (`str`): Centre of the windows of cross-attention.
 
     Returns:
         `list[list[float]]`: one number a token of each continuation.
@@ -125,11 +143,15 @@ def token_log_probs(
             padding_value=model.config.pad_token_id or 0,
         ).to(model.device)
         index = torch.tensor(rows[part], device=model.device)
+        inputs = {"decoder_input_ids": ids[:, :-1], "use_cache": False}
+        if model.config.has_intervals:
+            lengths = torch.tensor([len(target) - 1 for target in targets], device=model.device)
+            mask = (torch.arange(ids.shape[1] - 1, device=model.device) < lengths[:, None]).long()
+            inputs |= {"decoder_attention_mask": mask, "input_ids": source_ids[index], "alignment": alignment}
         logits = model(
             encoder_outputs=BaseModelOutput(last_hidden_state=encoder_states[index]),
             attention_mask=source_mask[index],
-            decoder_input_ids=ids[:, :-1],
-            use_cache=False,
+            **inputs,
         ).logits
         chosen = chosen_log_probs(logits, ids[:, 1:]).tolist()
         for prompt, target, log_probs in zip(prompts[part], targets, chosen, strict=True):

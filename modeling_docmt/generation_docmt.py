@@ -82,6 +82,8 @@ class DocumentGenerationMixin:
     | `max_sentence_tokens`      | 1.2 J + 10    | tokens after which a sentence is ended; J: tokens of its source    |
     |                            |               | with the separator. `"free"` bounds the sum over the sentences     |
     | `min_sentence_tokens`      | 1             | tokens before which no sentence ends                               |
+    | `alignment`                | as configured | centre of the windows of cross-attention: `"sent-align"`,          |
+    |                            |               | `"one2one"` or `"ratio"`, see `align`                              |
     | `batch_rows`               | up to 128     | sequences times beams in one internal call. Sentences, blocks and  |
     |                            |               | parts of all documents are pooled: this bounds memory, the batch   |
     |                            |               | of documents need not be small                                     |
@@ -153,6 +155,9 @@ class DocumentGenerationMixin:
                 raise ValueError(
                     "`target_prefix` needs document decoding: with decoding=None pass `decoder_input_ids`."
                 )
+            if self.config.has_intervals:
+                # sentences are read off the source, which the stock search does not show to each step
+                kwargs.setdefault("encoder_input_ids", kwargs.get("input_ids", inputs))
             return self._stock_generate(
                 inputs=inputs,
                 generation_config=generation_config,
@@ -178,6 +183,7 @@ class DocumentGenerationMixin:
             has_scores=bool(resolved.return_dict_in_generate),
             keep_order=streamer is not None,
             batch_rows=options.batch_rows,
+            alignment=options.alignment or self.config.alignment,
             logits_processor=list(logits_processor or []),
             stopping_criteria=list(stopping_criteria or []),
         )

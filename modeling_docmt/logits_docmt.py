@@ -13,7 +13,7 @@ import torch
 from transformers.generation import LogitsProcessor
 
 from .configuration_docmt import DocMTConfig
-from .masking_docmt import is_separator
+from .sentences_docmt import is_separator
 
 
 @dataclass(frozen=True)

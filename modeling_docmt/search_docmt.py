@@ -10,15 +10,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
 from torch.nn.utils.rnn import pad_sequence
 from transformers.generation import GenerationMode, LogitsProcessorList, StoppingCriteriaList
 
+from .alignment_docmt import SourceSentences, TargetPlaces, align
 from .beams_docmt import Beams, Candidates
-from .cache_docmt import GROWTH, DocumentCache
+from .cache_docmt import GROWTH, DocumentCache, sources
 from .decoding_options_docmt import SearchSettings
 from .decoding_requests_docmt import DecodingRequest, Hypothesis, encode_sources
 from .decoding_rules_docmt import own_processors
+from .logits_docmt import current_sentence
+from .masking_search_docmt import SearchQueries
+from .sentences_docmt import source_sentence_ids
 
 
 SUPPORTED_MODES = (
@@ -56,13 +61,26 @@ class Slot:
         key (`Any`): The caller's name of the sequence.
         request (`DecodingRequest`): What is wanted.
         prompt (`list[int]`): Decoder input up to the first generated token.
+        source (`SourceSentences`): Where its source sentences begin.
+        sentence, place (`int`): Index of the sentence that the last committed token predicts, and place in it.
         result (`list[Hypothesis]`): Best first; empty as long as it is searched.
     """
 
     key: Any
     request: DecodingRequest
     prompt: list[int]
+    source: SourceSentences
+    sentence: int = 0
+    place: int = -1
     result: list[Hypothesis] = field(default_factory=list)
+
+    def read(self, ids: Sequence[int], separators: frozenset[int]) -> list[tuple[int, int]]:
+        """Sentence and place of each of the decoder inputs that come next."""
+        sentence, place, found = self.sentence, self.place, []
+        for token in ids:
+            sentence, place = (sentence + 1, 0) if token in separators else (sentence, place + 1)
+            found.append((sentence, place))
+        return found
 
 
 @dataclass
@@ -99,7 +117,8 @@ class DocumentSearch:
         self.decoder, self.device = model.get_decoder(), model.device
         self.num_beams, self.num_hypotheses = search.num_beams, search.num_hypotheses
         self.do_sample, self.early_stopping = (search.stock["do_sample"], search.stock["early_stopping"])
-        self.cache = DocumentCache(search.num_beams)
+        self.cache = DocumentCache(self.config, search.num_beams, model.dtype, self.device)
+        self.separators = frozenset(self.config.separator_ids())
         self.slots: list[Slot] = []
         dtype = torch.promote_types(model.dtype, torch.float32)
         nothing = torch.zeros(0, dtype=torch.long, device=self.device)
@@ -149,6 +168,7 @@ class DocumentSearch:
         if leaving:
             gone = set(leaving)
             self._keep([index for index in range(len(self.slots)) if index not in gone])
+        self._drop_columns()
         if coming:
             self._admit(coming)
         self._prepare_steps()
@@ -160,10 +180,12 @@ class DocumentSearch:
         column = self.cache.width
         if column == self.beams.width:
             self.beams = self.beams.widen(GROWTH)
-        view = self.cache.step()
-        positions = (self.positions + column)[:, None].expand(-1, self.num_beams).reshape(-1, 1)
+        queries = self._step_queries(column)
+        positions = queries.positions[:, 0].expand(-1, self.num_beams).reshape(-1, 1)
         outputs = self.model(
-            decoder_input_ids=self.beams.pending.reshape(-1, 1), decoder_position_ids=positions, cache=view
+            decoder_input_ids=self.beams.pending.reshape(-1, 1),
+            decoder_position_ids=positions,
+            cache=self.cache.step(queries),
         )
         logits = outputs.logits[:, -1].to(self.beams.scores.dtype)
         is_over = self._choose_tokens(logits, column) if self.num_beams == 1 else self._choose_beams(logits, column)
@@ -178,20 +200,28 @@ class DocumentSearch:
 
     def _keep(self, kept: list[int]) -> None:
         index = torch.tensor(kept, dtype=torch.long)
-        first = min(self.cache.starts[index].tolist(), default=self.cache.width)
-        columns = slice(first, self.cache.width)
         self.cache.keep(index)
-        self.beams = self.beams.select(index.to(self.device), columns)
+        self.beams = self.beams.select(index.to(self.device))
         self.slots = [self.slots[i] for i in kept]
+
+    def _drop_columns(self) -> None:
+        """Forget the columns in front of the first one in use."""
+        first = min(self.cache.starts.tolist(), default=self.cache.width)
+        if first:
+            self.beams = self.beams.drop_columns(first, self.cache.width)
+            self.cache.drop_columns(first)
 
     def _admit(self, coming: Sequence[tuple[Any, DecodingRequest]]) -> None:
         first = len(self.slots)
         requests = [request for _, request in coming]
         states, _ = encode_sources(self.model, [request.source for request in requests])
-        lengths = torch.tensor([len(request.source) for request in requests])
-        self.cache.admit(self.decoder.project_source(states), lengths)
+        ids = [torch.tensor(request.source) for request in requests]
+        numbers = [source_sentence_ids(row[None], self.config)[0] for row in ids]
+        self.cache.admit(sources(self.decoder.project_source(states), numbers, [0] * len(ids)))
         start = self.config.decoder_start_token_id
-        self.slots += [Slot(key, request, [start, *request.target_prefix]) for key, request in coming]
+        for (key, request), row in zip(coming, ids, strict=True):
+            sentences = SourceSentences.from_ids(row[None], np.array([len(row)]), self.config)
+            self.slots.append(Slot(key, request, [start, *request.target_prefix], sentences))
         self._commit({index: self.slots[index].prompt[:-1] for index in range(first, len(self.slots))})
         self.beams = self.beams.extend(self._fresh_beams(range(first, len(self.slots))))
 
@@ -203,10 +233,13 @@ class DocumentSearch:
             if self.num_beams == 1 and slot.result and slot.result[0].tokens == tokens:
                 # a single beam has read just these tokens
                 self.cache.commit_current(index, len(inputs))
+                slot.sentence, slot.place = slot.read(inputs, self.separators)[-1]
             else:
                 to_compute[index] = inputs
-            slot.request, slot.prompt, slot.result = (request, [*slot.prompt, *tokens], [])
+            slot.prompt += tokens
+            slot.request, slot.result = request, []
         self._commit(to_compute)
+        self.cache.forget()
         index = torch.tensor(list(going_on))
         self.cache.restart(index)
         self.beams.replace(index.to(self.device), self._fresh_beams(list(going_on)))
@@ -219,13 +252,41 @@ class DocumentSearch:
         """Put the states of decoder inputs behind what is committed, in parallel passes."""
         left = {index: ids for index, ids in inputs.items() if ids}
         while left:
-            pieces = [torch.tensor(ids[:PREFILL_TOKENS]) for ids in left.values()]
-            sequences, lengths = (torch.tensor(list(left)), torch.tensor([len(piece) for piece in pieces]))
-            ids = pad_sequence(pieces, batch_first=True)
-            positions = self.cache.committed_lengths[sequences, None] + torch.arange(ids.shape[1])
-            view = self.cache.commit(sequences, lengths, ids.shape[1])
-            self.decoder(input_ids=ids.to(self.device), position_ids=positions.to(self.device), cache=view)
+            pieces = {index: ids[:PREFILL_TOKENS] for index, ids in left.items()}
+            sequences, lengths = torch.tensor(list(pieces)), torch.tensor([len(ids) for ids in pieces.values()])
+            ids = pad_sequence([torch.tensor(piece) for piece in pieces.values()], batch_first=True)
+            positions = self.cache.committed_ends[sequences, None] + torch.arange(ids.shape[1])
+            # of (sentence, place); padding has those of the last token
+            stands = np.zeros((*ids.shape, 2), dtype=np.int64)
+            for row, (index, piece) in enumerate(pieces.items()):
+                slot = self.slots[index]
+                found = slot.read(piece, self.separators)
+                slot.sentence, slot.place = found[-1]
+                stands[row] = [*found, *found[-1:] * (ids.shape[1] - len(piece))]
+            queries = self._queries(list(pieces), positions[:, None], stands[:, None, :, 0], stands[:, None, :, 1])
+            view = self.cache.commit(sequences, lengths, queries)
+            self.decoder(input_ids=ids.to(self.device), position_ids=queries.positions[:, 0], cache=view)
+            self.cache.forget()
             left = {index: ids[PREFILL_TOKENS:] for index, ids in left.items() if len(ids) > PREFILL_TOKENS}
+
+    def _queries(
+        self, sequences: list[int], positions: torch.Tensor, sentences: np.ndarray, places: np.ndarray
+    ) -> SearchQueries:
+        """Queries at positions `(n, 1, T)` of some sequences, in sentences and at places `(n, G, T)`."""
+        centers = None
+        if self.config.cross_attention == "window":
+            count = max(slot.source.starts.shape[1] for slot in self.slots)
+            rows = [self.slots[index].source for index in sequences]
+            lengths = np.concatenate([row.lengths for row in rows])
+            starts = np.repeat(lengths[:, None], count, axis=1)
+            for row, source in enumerate(rows):
+                starts[row, : source.starts.shape[1]] = source.starts[0]
+            table = SourceSentences(starts, np.concatenate([row.counts for row in rows]), lengths)
+            documents = np.broadcast_to(np.arange(len(rows))[:, None, None], sentences.shape)
+            at = np.broadcast_to(positions.cpu().numpy(), sentences.shape)
+            aligned = align(self.search.alignment, table, TargetPlaces(documents, at, sentences, places), self.config)
+            centers = torch.from_numpy(aligned).to(self.device)
+        return SearchQueries(positions.to(self.device), torch.from_numpy(sentences).to(self.device), centers)
 
     def _prepare_steps(self) -> None:
         """Bring what depends on the set of sequences up to date: stop tokens, lengths, positions, processors."""
@@ -280,6 +341,20 @@ class DocumentSearch:
         )
 
     # one step
+
+    def _step_queries(self, column: int) -> SearchQueries:
+        n, G = len(self.slots), self.num_beams
+        positions = (self.positions + column)[:, None, None]
+        if not self.config.has_intervals:
+            # nobody asks for sentences
+            return SearchQueries(positions, positions.expand(n, G, 1))
+        numbers, starts = current_sentence(
+            self.beams.tokens[..., :column].flatten(0, 1), self.starts.repeat_interleave(G)[:, None], self.config
+        )
+        numbers, starts = (x.view(n, G, 1).cpu().numpy() for x in (numbers, starts))
+        at_start = np.array([slot.read(slot.prompt[-1:], self.separators)[0] for slot in self.slots])  # (n, 2)
+        places = column - starts + np.where(numbers == 0, at_start[:, 1, None, None], 0)
+        return self._queries(list(range(n)), positions, numbers + at_start[:, 0, None, None], places)
 
     def _process(self, scores: torch.Tensor, column: int) -> torch.Tensor:
         """Scores `(n * G, V)` as the processors leave them."""

@@ -4,7 +4,7 @@ import torch
 from modeling_docmt import DocMTConfig
 from modeling_docmt.attention_dense import DenseAttention
 from modeling_docmt.attention_reference import reference_attention
-from modeling_docmt.masking_docmt import build_attention_masks
+from modeling_docmt.masking_docmt import MaskInputs, build_attention_masks
 
 
 LENGTHS = [7, 3, 5]  # ragged, odd
@@ -19,14 +19,8 @@ def build(place, backend):
 
 def run_fast(place, backend, queries, states, padding):
     config, module = build(place, backend)
-    masks = build_attention_masks(
-        module.mask_names,
-        place,
-        config=config,
-        hidden_states=queries,
-        attention_mask=padding,
-        encoder_hidden_states=states if place == "cross" else None,
-    )
+    inputs = MaskInputs(place, config, queries, padding, states if place == "cross" else None)
+    masks = build_attention_masks(module.mask_names, inputs)
     return module(queries, masks, encoder_hidden_states=states if place == "cross" else None)[0]
 
 
@@ -65,9 +59,7 @@ def test_flex_attention_gives_the_same_output():
     with torch.no_grad():
         config, module = build("encoder", "flex_attention")
         module, single = module.float(), queries.float()
-        masks = build_attention_masks(
-            module.mask_names, "encoder", config=config, hidden_states=single, attention_mask=padding
-        )
+        masks = build_attention_masks(module.mask_names, MaskInputs("encoder", config, single, padding))
         flex = module(single, masks)[0]
         plain = run_reference("encoder", queries, queries, padding)
     real = padding.bool()

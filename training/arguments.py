@@ -58,6 +58,13 @@ class DataArguments:
     max_target_length: int | None = field(
         default=None, metadata={"help": "Leave out sequences with more target tokens than this."}
     )
+    train_part_tokens: int | None = field(
+        default=None,
+        metadata={
+            "help": "Cut documents into training parts of at most so many tokens; by default `max_part_tokens` of the "
+            "system, which the model keeps for decoding."
+        },
+    )
     max_train_samples: int | None = field(default=None, metadata={"help": "Use the first documents only."})
     max_eval_samples: int | None = field(
         default=None, metadata={"help": "Translate only the first documents while evaluating."}

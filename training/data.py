@@ -119,10 +119,19 @@ class TranslationCollator:
         pad_token_id (`int`): Fills `input_ids` and `decoder_input_ids`; labels are filled with -100.
         decoder_start_token_id (`int`): First decoder input.
         pad_to_multiple_of (`int`, *optional*): Rounds lengths up, for tensor cores and compiled kernels.
+        masks_decoder (`bool`, *optional*, defaults to `False`):
+            Whether to say where the padding of the decoder input begins; dense attention does without.
     """
 
-    def __init__(self, pad_token_id: int, decoder_start_token_id: int, pad_to_multiple_of: int | None = None):
+    def __init__(
+        self,
+        pad_token_id: int,
+        decoder_start_token_id: int,
+        pad_to_multiple_of: int | None = None,
+        masks_decoder: bool = False,
+    ):
         self.pad_token_id = pad_token_id
+        self.masks_decoder = masks_decoder
         self.decoder_start_token_id = decoder_start_token_id
         self.pad_to_multiple_of = pad_to_multiple_of or 1
 
@@ -131,14 +140,15 @@ class TranslationCollator:
         sources = [list(example["input_ids"]) for example in examples]
         targets = [list(example["labels"]) for example in examples]
         shifted = [[self.decoder_start_token_id, *target[:-1]] for target in targets]
-        input_ids = self._pad(sources, self.pad_token_id)
-        lengths = torch.tensor([len(source) for source in sources])
-        return {
-            "input_ids": input_ids,
-            "attention_mask": (torch.arange(input_ids.shape[1]) < lengths[:, None]).long(),
+        batch = {
+            "input_ids": self._pad(sources, self.pad_token_id),
+            "attention_mask": self._pad([[1] * len(source) for source in sources], 0),
             "decoder_input_ids": self._pad(shifted, self.pad_token_id),
             "labels": self._pad(targets, -100),
         }
+        if self.masks_decoder:
+            batch["decoder_attention_mask"] = self._pad([[1] * len(target) for target in targets], 0)
+        return batch
 
     def _pad(self, rows: list[list[int]], value: int) -> torch.LongTensor:
         longest = max(map(len, rows))

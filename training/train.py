@@ -9,6 +9,7 @@ TensorBoard logs and a model that `from_pretrained` and `pipeline` load, and a J
 A run that was stopped goes on with `--resume_from_checkpoint true`, to the same weights.
 """
 
+import copy
 import os
 import sys
 import time
@@ -60,7 +61,7 @@ SHAPE_FIELDS = (
     "decoder_start_token_id",
 )
 # what a MarianConfig does not know
-STYLE_FIELDS = ("normalize_before", "use_final_logits_bias", "position_encoding", "init_std")
+STYLE_FIELDS = ("normalize_before", "use_final_logits_bias", "init_std")
 
 
 def main(argv: list[str] | None = None) -> dict[str, Any]:
@@ -187,6 +188,9 @@ def encode_documents(
     documents: Dataset, tokenizer: PreTrainedTokenizerBase, config: DocMTConfig, data_args: DataArguments
 ) -> Dataset:
     """Model sequences of a corpus under the limits of the arguments."""
+    if data_args.train_part_tokens is not None:
+        config = copy.deepcopy(config)
+        config.max_part_tokens = data_args.train_part_tokens
     return encode_corpus(
         documents,
         tokenizer,
@@ -261,6 +265,7 @@ def describe_run(
         "train_sha256": sha256_of_files([p for p in data_args.train_file if Path(p).is_file()]),
         "validation_files": [portable_path(path) for path in data_args.validation_file],
         "train_sequences": len(train_sequences),
+        "train_part_tokens": data_args.train_part_tokens or config.max_part_tokens,
         "train_target_tokens": sum(train_sequences["target_length"]),
         "train_ratio": config.train_ratio,
         "updates": trainer.state.global_step,

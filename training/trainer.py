@@ -54,7 +54,9 @@ class DocMTTrainer(Seq2SeqTrainer):
             args=args,
             processing_class=processing_class,
             data_collator=TranslationCollator(
-                required_token(format_config, "pad_token_id"), required_token(format_config, "decoder_start_token_id")
+                required_token(format_config, "pad_token_id"),
+                required_token(format_config, "decoder_start_token_id"),
+                masks_decoder=format_config.has_intervals,
             ),
             compute_loss_func=self._loss,
             **kwargs,
@@ -70,6 +72,12 @@ class DocMTTrainer(Seq2SeqTrainer):
             label_smoothing=self.args.label_smoothing_factor if self.model.training else 0.0,
             num_items_in_batch=num_items_in_batch,
         )
+
+    def compute_loss(self, model, inputs, *args, **kwargs):
+        """The loss, in evaluation too, at the alignment of training: the model does not see the labels."""
+        if self.format_config.cross_attention == "window":
+            inputs = {**inputs, "alignment": self.format_config.training_alignment}
+        return super().compute_loss(model, inputs, *args, **kwargs)
 
     def get_train_dataloader(self) -> DataLoader:
         """Batches of at most `train_batch_tokens` tokens of the longer side."""

@@ -2,7 +2,7 @@ import torch
 
 from modeling_docmt import DocMTConfig
 from modeling_docmt.formatting_docmt import format_sequence
-from modeling_docmt.masking_docmt import source_sentence_ids, target_sentence_ids
+from modeling_docmt.sentences_docmt import source_sentence_ids, target_sentence_ids
 
 
 CONFIG = DocMTConfig()
