@@ -368,6 +368,16 @@ def test_bfloat16_is_as_exact_as_its_inputs(with_relative):
     assert_close([result.double() for result in found], expected, 0.03)
 
 
+def test_bfloat16_sums_the_gradients_of_many_blocks_in_float32():
+    plan = IntervalPlan.build(np.zeros(80_000, int), np.full(80_000, 7), 8, block_size=200)
+    inputs = [t.detach().bfloat16().requires_grad_() for t in tensors(plan, torch.float32)]
+    _, _, value = inputs
+    (found,) = torch.autograd.grad(interval_attention(*inputs, plan, SCALING).sum(), value)
+    exact = [t.detach().double().requires_grad_() for t in inputs]
+    (expected,) = torch.autograd.grad(dense_interval_attention(*exact, plan, SCALING).sum(), exact[2])
+    assert_close([found.double()], [expected], 0.01)
+
+
 def test_autocast_computes_in_its_dtype_and_returns_gradients_in_that_of_the_inputs():
     plan = IntervalPlan.build(*window(120, 20))
     inputs = tensors(plan, torch.float32)
@@ -473,6 +483,18 @@ def test_jumps_of_sentence_alignment_cost_little(seed):
     plan = IntervalPlan.build(lo, hi, num_keys)
     straight = IntervalPlan.build(*around(np.arange(len(lo)), 20, len(lo)))
     assert plan.num_pairs <= 1.35 * straight.num_pairs
+
+
+def test_blocks_end_at_jumps():
+    # neighbours across a jump still have keys in common
+    centres = np.concatenate([300 + part % 2 * 390 + np.arange(100) for part in range(10)])
+    plan = IntervalPlan.build(*around(centres, 200, 2000))
+    assert plan.num_pairs <= len(centres) * 520
+
+
+def test_blocks_without_order_are_copied_together():
+    plan = IntervalPlan.build(*random_bounds(2000, 50_000, 0, longest=40))
+    assert len(plan.chunks) <= 100
 
 
 def test_padding_and_empty_documents_cost_nothing():
