@@ -9,13 +9,18 @@ from modeling_docmt.formatting_docmt import sentences_to_neutral
 from modeling_docmt.generation_docmt import DocumentTranslationOutput
 
 
-# the three systems, and a model of whole parts with <sos> and indexed separators
+# the systems, a model of whole parts with <sos> and indexed separators, and windows with nothing but sinusoids
 SYSTEMS = {
     "sentence-level": {},
     "concat-adj": {},
     "concat-document": {"max_part_tokens": 40},
     "indexed": {"indexed_separators": True, "use_sos": True, "decoder_start_token_id": 6, "max_part_tokens": 40},
+    "lst-attn": {"max_part_tokens": 40},
+    "window-attn": {"window_size": 3, "max_part_tokens": 40},
+    "window-sinusoidal": {"window_size": 3, "position_encoding": "sinusoidal", "max_part_tokens": 40},
 }
+# systems here that are no rows of `modeling_docmt.SYSTEMS`, and the row that they change
+BASES = {"indexed": "concat-document", "window-sinusoidal": "window-attn"}
 MODES = {
     "sentence": {"decoding": "sentence"},
     "doc2sent": {"decoding": "sentence", "source_context_sentences": 2},
@@ -50,8 +55,7 @@ def tiny_model(
         **SYSTEMS[system],
         **changes,
     }
-    name = "concat-document" if system == "indexed" else system
-    config = DocMTConfig.from_system(name, **settings)
+    config = DocMTConfig.from_system(BASES.get(system, system), **settings)
     torch.manual_seed(seed)
     model = DocMTForConditionalGeneration(config).eval().to(dtype)
     for parameter in model.parameters():
