@@ -5,7 +5,7 @@ No keys move when beams change places. Beams share the source and the committed 
 current stretch, a table says which beam computed each token of a beam's history, and a mask hides the others.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,15 +53,14 @@ class Track:
             self.offsets[sequences],
         )
 
-    def extend(self, others: "Track") -> "Track":
-        """These sequences and behind them the others."""
-        width = max(self.states.shape[-2], others.states.shape[-2])
-        mine, theirs = self.widen(width), others.widen(width)
+    def append(self, count: int) -> "Track":
+        """Further sequences without keys."""
+        none = torch.zeros(count, dtype=torch.long)
         return Track(
-            torch.cat((mine.states, theirs.states), dim=2),
-            torch.cat((mine.sentences, theirs.sentences)),
-            torch.cat((mine.lengths, theirs.lengths)),
-            torch.cat((mine.offsets, theirs.offsets)),
+            torch.nn.functional.pad(self.states, (0, 0, 0, 0, 0, 0, 0, count)),
+            torch.nn.functional.pad(self.sentences, (0, 0, 0, count)),
+            torch.cat((self.lengths, none)),
+            torch.cat((self.offsets, none)),
         )
 
     def widen(self, width: int) -> "Track":
@@ -149,26 +148,21 @@ class DocumentCache:
         self.starts = self.starts - count
         self.width -= count
 
-    def admit(self, source: Track) -> None:
-        """Add sequences with nothing committed."""
-        m = len(source.lengths)
-        nothing = source.states[..., :0, :]
-        none = torch.zeros(m, dtype=torch.long)
-        width = self.current.shape[-2]
-        self.source = self.source.extend(source)
-        self.committed = self.committed.extend(Track(nothing, source.sentences[:, :0], none, none.clone()))
-        self.current = torch.cat((self.current, nothing.new_zeros(*nothing.shape[:-2], width, nothing.shape[-1])), 2)
-        self.current_sentences = torch.cat((self.current_sentences, self.current_sentences.new_zeros(m, width)))
-        self.ancestors = torch.cat((self.ancestors, self.ancestors.new_full((m, self.num_beams, self.width), -1)))
-        self.starts = torch.cat((self.starts, torch.full((m,), self.width)))
+    def admit(self, count: int) -> None:
+        """Add sequences with nothing committed and no source yet."""
+        self.source, self.committed = self.source.append(count), self.committed.append(count)
+        self.current = torch.nn.functional.pad(self.current, (0, 0, 0, 0, 0, 0, 0, count))
+        self.current_sentences = torch.nn.functional.pad(self.current_sentences, (0, 0, 0, count))
+        self.ancestors = torch.nn.functional.pad(self.ancestors, (0, 0, 0, 0, 0, count), value=-1)
+        self.starts = torch.cat((self.starts, torch.full((count,), self.width)))
 
-    def set_source(self, sequences: torch.LongTensor, source: Track) -> None:
-        """Put other pieces of the source in the places of the present ones."""
-        others = torch.ones(self.num_sequences, dtype=torch.bool)
-        others[sequences] = False
-        kept = others.nonzero()[:, 0]
-        order = torch.cat((kept, sequences)).argsort()
-        self.source = self.source.select(kept).extend(source).select(order)
+    def set_source(self, sequence: int, states: torch.Tensor, sentences: torch.LongTensor, offset: int) -> None:
+        """Show a sequence the states `(2, layers, H, K, D)` of its source tokens from `offset` on."""
+        width = len(sentences)
+        self.source = self.source.widen(width)
+        self.source.states[:, :, sequence, :, :width] = states
+        self.source.sentences[sequence, :width] = sentences.to(self.device)
+        self.source.lengths[sequence], self.source.offsets[sequence] = width, offset
 
     def restart(self, sequences: torch.LongTensor) -> None:
         """Forget the current stretch of the named sequences; their next token comes right behind what is committed."""
@@ -272,7 +266,7 @@ class StepCache(SearchCache):
     def __init__(self, cache: DocumentCache, queries: SearchQueries, column: slice):
         self.cache, self.queries, self.column = cache, queries, column
         self.num_sequences, self.num_beams = cache.num_sequences, cache.num_beams
-        self.committed_width = cache.committed.width
+        self.committed_width, self.source_width = cache.committed.width, cache.source.width
 
     def update(self, layer_idx: int, key: torch.Tensor, value: torch.Tensor) -> list[Stretch]:
         current, committed = self.cache.current, self.cache.committed.states
@@ -284,12 +278,12 @@ class StepCache(SearchCache):
         return stretches
 
     def source(self, layer_idx: int) -> list[Stretch]:
-        return [_stretch(self.cache.source.states[:, layer_idx])]
+        return [_stretch(self.cache.source.states[:, layer_idx, ..., : self.source_width, :])]
 
     def masks(self, place: str, names: Iterable[str]) -> dict[str, Any]:
         cache = self.cache
         if place == "cross":
-            stretches = [cache.source.keys(cache.source.states.shape[-2])]
+            stretches = [cache.source.keys(self.source_width)]
         else:
             beams = torch.arange(self.num_beams, device=cache.device)
             hidden = (cache.ancestors[..., None] != beams).flatten(2)  # (n, G, C * G)
@@ -352,11 +346,3 @@ class CommitCache(SearchCache):
 def _stretch(states: torch.Tensor) -> Stretch:
     key, value = states
     return key, value
-
-
-def sources(states: torch.Tensor, sentences: Sequence[torch.LongTensor], offsets: Sequence[int]) -> Track:
-    """A track of sources: states `(2, layers, m, H, S, D)`, sentences of the tokens of each, first positions."""
-    lengths = torch.tensor([len(row) for row in sentences])
-    padded = torch.nn.utils.rnn.pad_sequence(list(sentences), batch_first=True)
-    padded = torch.nn.functional.pad(padded, (0, states.shape[-2] - padded.shape[1]))
-    return Track(states, padded.to(states.device), lengths, torch.tensor(list(offsets)))

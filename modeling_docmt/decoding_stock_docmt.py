@@ -96,7 +96,9 @@ def _search(
     )
     if config.has_intervals:
         source_ids = pad_right([request.source for request in requests], model)
-        call.update(use_cache=False, encoder_input_ids=source_ids, alignment=search.alignment)
+        # what follows the end of a sequence counts as tokens, which nobody sees
+        call.update(decoder_attention_mask=prompt_mask, use_cache=False)
+        call.update(encoder_input_ids=source_ids, alignment=search.alignment)
     if not prompt_mask.all():
         call.update(decoder_attention_mask=prompt_mask, decoder_position_ids=positions_of(prompt_mask))
     new_ids = model._stock_generate(**call)[:, prompt_length:].tolist()

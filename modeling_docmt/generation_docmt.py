@@ -157,7 +157,11 @@ class DocumentGenerationMixin:
                 )
             if self.config.has_intervals:
                 # sentences are read off the source, which the stock search does not show to each step
-                kwargs.setdefault("encoder_input_ids", kwargs.get("input_ids", inputs))
+                source = kwargs.get("input_ids", inputs)
+                kwargs.setdefault("encoder_input_ids", source)
+                if source is not None and "decoder_input_ids" not in kwargs:
+                    # what follows the end of a sequence counts as tokens, which nobody sees
+                    kwargs.setdefault("decoder_attention_mask", torch.ones_like(source[:, :1]))
             return self._stock_generate(
                 inputs=inputs,
                 generation_config=generation_config,

@@ -242,16 +242,18 @@ class DocMTEncoder(DocMTStack):
         input_ids: torch.LongTensor | None = None,
         attention_mask: torch.Tensor | None = None,
         inputs_embeds: torch.Tensor | None = None,
+        position_ids: torch.LongTensor | None = None,
         **kwargs,
     ) -> BaseModelOutput:
         r"""
         Args:
             input_ids (`torch.LongTensor` of shape `(batch_size, source_length)`): Formatted source ids.
             attention_mask (`torch.Tensor` of the same shape, *optional*): 1 at tokens, 0 at padding (on the right).
+            position_ids (`torch.LongTensor` of the same shape, *optional*): Positions, for pieces; from 0 by default.
             inputs_embeds (`torch.Tensor` of shape `(batch_size, source_length, d_model)`, *optional*):
                 Embeddings in place of ids.
         """
-        hidden_states = self.embed(input_ids, inputs_embeds, position_ids=None)
+        hidden_states = self.embed(input_ids, inputs_embeds, position_ids)
         names = {name for layer in self.layers for name in layer.self_attn.mask_names}
         inputs = MaskInputs("encoder", self.config, hidden_states, attention_mask, key_ids=input_ids)
         is_packed = self.is_packed(names, kwargs)

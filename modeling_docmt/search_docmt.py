@@ -17,13 +17,13 @@ from transformers.generation import GenerationMode, LogitsProcessorList, Stoppin
 
 from .alignment_docmt import SourceSentences, TargetPlaces, align
 from .beams_docmt import Beams, Candidates
-from .cache_docmt import GROWTH, DocumentCache, sources
+from .cache_docmt import GROWTH, DocumentCache
 from .decoding_options_docmt import SearchSettings
-from .decoding_requests_docmt import DecodingRequest, Hypothesis, encode_sources
+from .decoding_requests_docmt import DecodingRequest, Hypothesis
 from .decoding_rules_docmt import own_processors
 from .logits_docmt import current_sentence
 from .masking_search_docmt import SearchQueries
-from .sentences_docmt import source_sentence_ids
+from .source_reader_docmt import SourceReader, read_sources
 
 
 SUPPORTED_MODES = (
@@ -61,7 +61,7 @@ class Slot:
         key (`Any`): The caller's name of the sequence.
         request (`DecodingRequest`): What is wanted.
         prompt (`list[int]`): Decoder input up to the first generated token.
-        source (`SourceSentences`): Where its source sentences begin.
+        source (`SourceReader`): Its source.
         sentence, place (`int`): Index of the sentence that the last committed token predicts, and place in it.
         result (`list[Hypothesis]`): Best first; empty as long as it is searched.
     """
@@ -69,7 +69,7 @@ class Slot:
     key: Any
     request: DecodingRequest
     prompt: list[int]
-    source: SourceSentences
+    source: SourceReader
     sentence: int = 0
     place: int = -1
     result: list[Hypothesis] = field(default_factory=list)
@@ -171,6 +171,8 @@ class DocumentSearch:
         self._drop_columns()
         if coming:
             self._admit(coming)
+        fresh = [index for index, slot in enumerate(self.slots) if self.cache.starts[index] == self.cache.width]
+        self._load_sources({index: self._coming_queries(index) for index in fresh})
         self._prepare_steps()
 
     def step(self) -> list[int]:
@@ -213,15 +215,11 @@ class DocumentSearch:
 
     def _admit(self, coming: Sequence[tuple[Any, DecodingRequest]]) -> None:
         first = len(self.slots)
-        requests = [request for _, request in coming]
-        states, _ = encode_sources(self.model, [request.source for request in requests])
-        ids = [torch.tensor(request.source) for request in requests]
-        numbers = [source_sentence_ids(row[None], self.config)[0] for row in ids]
-        self.cache.admit(sources(self.decoder.project_source(states), numbers, [0] * len(ids)))
         start = self.config.decoder_start_token_id
-        for (key, request), row in zip(coming, ids, strict=True):
-            sentences = SourceSentences.from_ids(row[None], np.array([len(row)]), self.config)
-            self.slots.append(Slot(key, request, [start, *request.target_prefix], sentences))
+        for key, request in coming:
+            reader = SourceReader(request.source, self.config)
+            self.slots.append(Slot(key, request, [start, *request.target_prefix], reader))
+        self.cache.admit(len(coming))
         self._commit({index: self.slots[index].prompt[:-1] for index in range(first, len(self.slots))})
         self.beams = self.beams.extend(self._fresh_beams(range(first, len(self.slots))))
 
@@ -256,18 +254,52 @@ class DocumentSearch:
             sequences, lengths = torch.tensor(list(pieces)), torch.tensor([len(ids) for ids in pieces.values()])
             ids = pad_sequence([torch.tensor(piece) for piece in pieces.values()], batch_first=True)
             positions = self.cache.committed_ends[sequences, None] + torch.arange(ids.shape[1])
-            # of (sentence, place); padding has those of the last token
-            stands = np.zeros((*ids.shape, 2), dtype=np.int64)
+            stands = np.zeros((*ids.shape, 3), dtype=np.int64)
+            stands[..., 0] = positions.numpy()
             for row, (index, piece) in enumerate(pieces.items()):
                 slot = self.slots[index]
                 found = slot.read(piece, self.separators)
                 slot.sentence, slot.place = found[-1]
-                stands[row] = [*found, *found[-1:] * (ids.shape[1] - len(piece))]
-            queries = self._queries(list(pieces), positions[:, None], stands[:, None, :, 0], stands[:, None, :, 1])
+                # padding stands with the last token
+                stands[row, :, 1:] = [*found, *found[-1:] * (ids.shape[1] - len(piece))]
+            self._load_sources({index: stands[row, : lengths[row]] for row, index in enumerate(pieces)})
+            queries = self._queries(list(pieces), positions[:, None], stands[:, None, :, 1], stands[:, None, :, 2])
             view = self.cache.commit(sequences, lengths, queries)
             self.decoder(input_ids=ids.to(self.device), position_ids=queries.positions[:, 0], cache=view)
             self.cache.forget()
             left = {index: ids[PREFILL_TOKENS:] for index, ids in left.items() if len(ids) > PREFILL_TOKENS}
+
+    def _coming_queries(self, index: int) -> np.ndarray:
+        """Position, sentence and place of the outermost queries of each sentence that is to be generated, `(q, 3)`."""
+        slot = self.slots[index]
+        request = slot.request
+        position = int(self.cache.committed_ends[index])
+        sentence, place = slot.read(slot.prompt[-1:], self.separators)[0]
+        # in between, alignments grow with the place; of a free sequence, each sentence may take all of the tokens
+        most = [rule.max_tokens + 1 for rule in request.rules]
+        if request.is_free:
+            most = [request.max_new_tokens] * len(slot.source)
+        stands = []
+        for count in most:
+            stands.append((position, sentence, place))
+            position += count
+            stands.append((position - 1, sentence, place + count - 1))
+            sentence, place = sentence + 1, 0
+        return np.array(stands)
+
+    def _load_sources(self, queries: dict[int, np.ndarray]) -> None:
+        """Have the source ready for the coming queries of some sequences, see `SourceReader.reach`."""
+        ranges = {}
+        for index, stands in queries.items():
+            reader = self.slots[index].source
+            if reader.margin is not None or not self.cache.source.lengths[index]:
+                ranges[index] = reader.reach(self.search.alignment, stands)
+        read_sources(self.model, [self.slots[index].source for index in ranges], list(ranges.values()))
+        for index, (first, last) in ranges.items():
+            reader = self.slots[index].source
+            self.cache.set_source(index, reader.part(first, last), reader.sentence_ids(first, last), first)
+            if reader.margin is None:
+                reader.states = None  # all of it is in the cache
 
     def _queries(
         self, sequences: list[int], positions: torch.Tensor, sentences: np.ndarray, places: np.ndarray
@@ -275,8 +307,8 @@ class DocumentSearch:
         """Queries at positions `(n, 1, T)` of some sequences, in sentences and at places `(n, G, T)`."""
         centers = None
         if self.config.cross_attention == "window":
-            count = max(slot.source.starts.shape[1] for slot in self.slots)
-            rows = [self.slots[index].source for index in sequences]
+            rows = [self.slots[index].source.sentences for index in sequences]
+            count = max(row.starts.shape[1] for row in rows)
             lengths = np.concatenate([row.lengths for row in rows])
             starts = np.repeat(lengths[:, None], count, axis=1)
             for row, source in enumerate(rows):

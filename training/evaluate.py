@@ -27,7 +27,13 @@ from training.results import portable_path, run_info, sha256_of_file, write_json
 from training.score_table import score_table
 
 
-DOCUMENT_OPTIONS = ("decoding", "source_context", "source_context_sentences", "target_context_sentences")
+DOCUMENT_OPTIONS = (
+    "decoding",
+    "source_context",
+    "source_context_sentences",
+    "target_context_sentences",
+    "alignment",
+)
 
 
 @dataclass
@@ -69,6 +75,9 @@ class EvaluationArguments:
     )
     target_context_sentences: int | None = field(
         default=None, metadata={"help": "Target sentences of context, where the decoding takes a number."}
+    )
+    alignment: str | None = field(
+        default=None, metadata={"help": "Centre of the windows of cross-attention: sent-align, one2one or ratio."}
     )
     length_penalty: float | None = field(default=None, metadata={"help": "Above 0 favours longer translations."})
     batch_size: int = field(default=16, metadata={"help": "Documents (stock models: sentences) translated together."})
