@@ -18,6 +18,8 @@ from .masking_search_docmt import SearchQueries, StretchKeys, build_search_masks
 
 # columns by which a stretch grows
 GROWTH = 32
+# columns out of reach of the window at which they are forgotten, all at once
+SURPLUS = 128
 
 
 @dataclass
@@ -116,6 +118,7 @@ class DocumentCache:
         self.ancestors = torch.zeros(0, num_beams, 0, dtype=torch.long, device=device)
         self.starts = nothing
         self.width = 0
+        self.num_forgotten = 0  # columns of the current stretch that no window reaches any more
         # windows over the target forget what no later token sees
         is_windowed = config.decoder_self_attention == "window"
         self.committed_limit = config.window_size if is_windowed else None
@@ -141,12 +144,16 @@ class DocumentCache:
 
     def drop_columns(self, count: int) -> None:
         """Forget the first columns of the current stretch."""
-        columns = slice(count * self.num_beams, self.width * self.num_beams)
-        self.current = self.current[..., columns, :].contiguous()
-        self.current_sentences = self.current_sentences[:, columns]
-        self.ancestors = self.ancestors[..., count : self.width]
+        self._cut_current(max(count - self.num_forgotten, 0))
+        self.num_forgotten = max(self.num_forgotten - count, 0)
         self.starts = self.starts - count
         self.width -= count
+
+    def _cut_current(self, count: int) -> None:
+        columns = slice(count * self.num_beams, (self.width - self.num_forgotten) * self.num_beams)
+        self.current = self.current[..., columns, :].contiguous()
+        self.current_sentences = self.current_sentences[:, columns]
+        self.ancestors = self.ancestors[..., count:]
 
     def admit(self, count: int) -> None:
         """Add sequences with nothing committed and no source yet."""
@@ -169,9 +176,23 @@ class DocumentCache:
         self.starts[sequences] = self.width
         self.ancestors[sequences.to(self.device)] = -1
 
+    def can_commit_current(self, sequence: int, length: int) -> bool:
+        """Whether the first `length` columns of the current stretch are still there, as far as a window reaches."""
+        first = int(self.starts[sequence])
+        if self.committed_limit is not None:
+            first += max(0, length - self.committed_limit)
+        return self.num_beams == 1 and first >= self.num_forgotten
+
     def commit_current(self, sequence: int, length: int) -> None:
         """Commit the first `length` columns of the current stretch of a sequence that has one beam."""
-        start, first = int(self.starts[sequence]), int(self.committed.lengths[sequence])
+        start = int(self.starts[sequence]) - self.num_forgotten
+        if start < 0:
+            # of a sentence longer than the window, its end alone is left, and nothing before it matters
+            self.committed.offsets[sequence] = self.committed_ends[sequence] - start
+            self.committed.lengths[sequence] = 0
+            length += start
+            start = 0
+        first = int(self.committed.lengths[sequence])
         last = first + length
         self._reserve_committed(last)
         columns = slice(start, start + length)
@@ -203,17 +224,24 @@ class DocumentCache:
 
     def step(self, queries: SearchQueries) -> "StepCache":
         """The view of a decoding step, which adds one column to all beams; queries of one token each."""
-        missing = (self.width + 1) * self.num_beams - self.current.shape[-2]
-        if missing > 0:
+        if self.committed_limit is not None and self._num_columns > self.committed_limit + SURPLUS:
+            surplus = self._num_columns - self.committed_limit
+            self._cut_current(surplus)
+            self.num_forgotten += surplus
+        column = slice(self._num_columns * self.num_beams, (self._num_columns + 1) * self.num_beams)
+        if column.stop > self.current.shape[-2]:
             room = GROWTH * self.num_beams
             self.current = torch.nn.functional.pad(self.current, (0, 0, 0, room))
             self.current_sentences = torch.nn.functional.pad(self.current_sentences, (0, room))
         own = torch.arange(self.num_beams, device=self.device).expand(self.num_sequences, -1)
         self.ancestors = torch.cat((self.ancestors, own[..., None]), dim=-1)
-        column = slice(self.width * self.num_beams, (self.width + 1) * self.num_beams)
         self.current_sentences[:, column] = queries.sentences[..., 0]
         self.width += 1
         return StepCache(self, queries, column)
+
+    @property
+    def _num_columns(self) -> int:
+        return self.width - self.num_forgotten
 
     def commit(self, sequences: torch.LongTensor, lengths: torch.LongTensor, queries: SearchQueries) -> "CommitCache":
         """
@@ -287,7 +315,7 @@ class StepCache(SearchCache):
         else:
             beams = torch.arange(self.num_beams, device=cache.device)
             hidden = (cache.ancestors[..., None] != beams).flatten(2)  # (n, G, C * G)
-            columns = torch.arange(cache.width).repeat_interleave(self.num_beams)
+            columns = torch.arange(cache.num_forgotten, cache.width).repeat_interleave(self.num_beams)
             positions = (cache.committed_ends - cache.starts)[:, None] + columns
             current = StretchKeys(
                 hidden=hidden[:, :, None] if hidden.any() else None,

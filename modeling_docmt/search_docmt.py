@@ -34,6 +34,8 @@ SUPPORTED_MODES = (
 )
 # tokens of a given prefix that go through the decoder together
 PREFILL_TOKENS = 512
+# source tokens in the cache beyond those that windows see at present
+LOOKAHEAD = 32
 # share of the sequences that must be done before others take their places, since each change moves the cache
 TURNOVER = 0.25
 
@@ -171,8 +173,6 @@ class DocumentSearch:
         self._drop_columns()
         if coming:
             self._admit(coming)
-        fresh = [index for index, slot in enumerate(self.slots) if self.cache.starts[index] == self.cache.width]
-        self._load_sources({index: self._coming_queries(index) for index in fresh})
         self._prepare_steps()
 
     def step(self) -> list[int]:
@@ -220,6 +220,8 @@ class DocumentSearch:
             reader = SourceReader(request.source, self.config)
             self.slots.append(Slot(key, request, [start, *request.target_prefix], reader))
         self.cache.admit(len(coming))
+        whole = {index: (0, len(slot.source)) for index, slot in enumerate(self.slots) if index >= first}
+        self._show_sources({index: ends for index, ends in whole.items() if not self.slots[index].source.has_pieces})
         self._commit({index: self.slots[index].prompt[:-1] for index in range(first, len(self.slots))})
         self.beams = self.beams.extend(self._fresh_beams(range(first, len(self.slots))))
 
@@ -228,7 +230,8 @@ class DocumentSearch:
         for index, (request, tokens) in going_on.items():
             slot = self.slots[index]
             inputs = [slot.prompt[-1], *tokens[:-1]]
-            if self.num_beams == 1 and slot.result and slot.result[0].tokens == tokens:
+            is_found = bool(slot.result) and slot.result[0].tokens == tokens
+            if is_found and self.cache.can_commit_current(index, len(inputs)):
                 # a single beam has read just these tokens
                 self.cache.commit_current(index, len(inputs))
                 slot.sentence, slot.place = slot.read(inputs, self.separators)[-1]
@@ -254,52 +257,41 @@ class DocumentSearch:
             sequences, lengths = torch.tensor(list(pieces)), torch.tensor([len(ids) for ids in pieces.values()])
             ids = pad_sequence([torch.tensor(piece) for piece in pieces.values()], batch_first=True)
             positions = self.cache.committed_ends[sequences, None] + torch.arange(ids.shape[1])
-            stands = np.zeros((*ids.shape, 3), dtype=np.int64)
-            stands[..., 0] = positions.numpy()
+            stands = np.zeros((*ids.shape, 2), dtype=np.int64)
             for row, (index, piece) in enumerate(pieces.items()):
                 slot = self.slots[index]
                 found = slot.read(piece, self.separators)
                 slot.sentence, slot.place = found[-1]
                 # padding stands with the last token
-                stands[row, :, 1:] = [*found, *found[-1:] * (ids.shape[1] - len(piece))]
-            self._load_sources({index: stands[row, : lengths[row]] for row, index in enumerate(pieces)})
-            queries = self._queries(list(pieces), positions[:, None], stands[:, None, :, 1], stands[:, None, :, 2])
+                stands[row] = [*found, *found[-1:] * (ids.shape[1] - len(piece))]
+            queries = self._queries(list(pieces), positions[:, None], stands[:, None, :, 0], stands[:, None, :, 1])
             view = self.cache.commit(sequences, lengths, queries)
             self.decoder(input_ids=ids.to(self.device), position_ids=queries.positions[:, 0], cache=view)
             self.cache.forget()
             left = {index: ids[PREFILL_TOKENS:] for index, ids in left.items() if len(ids) > PREFILL_TOKENS}
 
-    def _coming_queries(self, index: int) -> np.ndarray:
-        """Position, sentence and place of the outermost queries of each sentence that is to be generated, `(q, 3)`."""
-        slot = self.slots[index]
-        request = slot.request
-        position = int(self.cache.committed_ends[index])
-        sentence, place = slot.read(slot.prompt[-1:], self.separators)[0]
-        # in between, alignments grow with the place; of a free sequence, each sentence may take all of the tokens
-        most = [rule.max_tokens + 1 for rule in request.rules]
-        if request.is_free:
-            most = [request.max_new_tokens] * len(slot.source)
-        stands = []
-        for count in most:
-            stands.append((position, sentence, place))
-            position += count
-            stands.append((position - 1, sentence, place + count - 1))
-            sentence, place = sentence + 1, 0
-        return np.array(stands)
-
-    def _load_sources(self, queries: dict[int, np.ndarray]) -> None:
-        """Have the source ready for the coming queries of some sequences, see `SourceReader.reach`."""
-        ranges = {}
-        for index, stands in queries.items():
-            reader = self.slots[index].source
-            if reader.margin is not None or not self.cache.source.lengths[index]:
-                ranges[index] = reader.reach(self.search.alignment, stands)
+    def _show_sources(self, ranges: dict[int, tuple[int, int]]) -> None:
+        """Put source tokens, the first and one behind the last, into the cache of some sequences."""
         read_sources(self.model, [self.slots[index].source for index in ranges], list(ranges.values()))
         for index, (first, last) in ranges.items():
             reader = self.slots[index].source
             self.cache.set_source(index, reader.part(first, last), reader.sentence_ids(first, last), first)
-            if reader.margin is None:
+            if not reader.has_pieces:
                 reader.states = None  # all of it is in the cache
+
+    def _follow_sources(self, sequences: list[int], centers: np.ndarray) -> None:
+        """Move on to the source tokens that windows around `centers` `(n, G, T)` see."""
+        flat = centers.reshape(len(centers), -1)
+        firsts, lasts = flat.min(axis=1) - self.config.window, flat.max(axis=1) + self.config.window + 1
+        ranges = {}
+        for index, first, last in zip(sequences, firsts.tolist(), lasts.tolist(), strict=True):
+            reader, first = self.slots[index].source, max(first, 0)
+            seen_first = int(self.cache.source.offsets[index])
+            seen_last = seen_first + int(self.cache.source.lengths[index])
+            if reader.has_pieces and not (seen_first <= first and min(last, len(reader)) <= seen_last):
+                ranges[index] = (first, min(last + LOOKAHEAD, len(reader)))
+        if ranges:
+            self._show_sources(ranges)
 
     def _queries(
         self, sequences: list[int], positions: torch.Tensor, sentences: np.ndarray, places: np.ndarray
@@ -317,6 +309,7 @@ class DocumentSearch:
             documents = np.broadcast_to(np.arange(len(rows))[:, None, None], sentences.shape)
             at = np.broadcast_to(positions.cpu().numpy(), sentences.shape)
             aligned = align(self.search.alignment, table, TargetPlaces(documents, at, sentences, places), self.config)
+            self._follow_sources(sequences, aligned)
             centers = torch.from_numpy(aligned).to(self.device)
         return SearchQueries(positions.to(self.device), torch.from_numpy(sentences).to(self.device), centers)
 

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
-from .alignment_docmt import SourceSentences, TargetPlaces, align
+from .alignment_docmt import SourceSentences
 from .configuration_docmt import DocMTConfig
 
 
@@ -31,7 +31,9 @@ class SourceReader:
         self.ids, self.config = torch.tensor(ids), config
         self.sentences = SourceSentences.from_ids(self.ids[None], np.array([len(ids)]), config)
         kinds = (config.encoder_self_attention, config.cross_attention)
-        self.margin = config.window * config.encoder_layers if kinds == ("window", "window") else None
+        self.has_pieces = kinds == ("window", "window")
+        # tokens on each side on which the state of a token depends
+        self.margin = config.window * config.encoder_layers if self.has_pieces else 0
         self.first = 0
         self.states: torch.Tensor | None = None
 
@@ -54,22 +56,6 @@ class SourceReader:
         starts[0] = 0  # a leading special belongs to the first sentence
         return torch.from_numpy(np.searchsorted(starts, np.arange(first, last), side="right") - 1)
 
-    def reach(self, alignment: str, stands: np.ndarray) -> tuple[int, int]:
-        """
-        Source tokens that queries may see, as the first and one behind the last.
-
-        Args:
-            alignment (`str`): Centre of the windows.
-            stands (`np.ndarray` of shape `(queries, 3)`): Position, sentence and place of each in the target.
-        """
-        if self.margin is None:
-            return 0, len(self)
-        positions, sentences, places = stands.T
-        target = TargetPlaces(np.zeros_like(positions), positions, sentences, places)
-        centers = align(alignment, self.sentences, target, self.config)
-        window = self.config.window
-        return max(0, int(centers.min()) - window), min(len(self), int(centers.max()) + window + 1)
-
 
 def read_sources(model: Any, readers: Sequence[SourceReader], ranges: Sequence[tuple[int, int]]) -> None:
     """
@@ -83,10 +69,10 @@ def read_sources(model: Any, readers: Sequence[SourceReader], ranges: Sequence[t
     missing = []
     for reader, (first, last) in zip(readers, ranges, strict=True):
         if not reader.has(first, last):
-            if reader.margin is not None:
+            if reader.has_pieces:
                 last = min(len(reader), max(last, first + PIECE_TOKENS))
-            margin = reader.margin or 0
-            missing.append((reader, first, last, max(0, first - margin), min(len(reader), last + margin)))
+            start, end = max(0, first - reader.margin), min(len(reader), last + reader.margin)
+            missing.append((reader, first, last, start, end))
     if not missing:
         return
     device, padding = model.device, model.config.pad_token_id or 0

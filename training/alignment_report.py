@@ -99,7 +99,7 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
     config = DocMTConfig.from_pretrained(args.model)
     config.window  # noqa: B018 - says what is missing
     config.max_part_tokens = args.part_tokens
-    entries = []
+    entries: list[dict[str, Any]] = []
     for path in map(os.path.expandvars, args.data):
         sequences = []
         for record in itertools.islice(read_documents([path]), args.max_documents):
