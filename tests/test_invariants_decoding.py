@@ -6,6 +6,7 @@ import pytest
 import torch
 from decoding_models import FIRST_WORD, MODES, SYSTEMS, batch, random_documents, tiny_model, translate
 
+from modeling_docmt import source_reader_docmt
 from modeling_docmt.formatting_docmt import format_sequence
 from modeling_docmt.search_docmt import DocumentSearch
 
@@ -150,6 +151,116 @@ def test_the_beam_score_is_the_score_under_the_model(system, mode, closing_bias,
         assert beam_scores == pytest.approx([sum(sums) / sum(lengths) ** 0.7])
     else:
         assert sorted(beam_scores) == pytest.approx(sorted(output.sentence_scores[0]))
+
+
+def plain_scores(model, source: list, sentences: list, alignment: str | None) -> list[float]:
+    """Mean log-probability of each target sentence with its closing token, by one pass over the whole document."""
+    config = model.config
+    source_ids, target = format_sequence(source, config), format_sequence(sentences, config, source=False)
+    inputs = [config.decoder_start_token_id, *target[:-1]]
+    with torch.no_grad():
+        log_probs = (
+            model(
+                input_ids=torch.tensor([source_ids]),
+                decoder_input_ids=torch.tensor([inputs]),
+                alignment=alignment,
+                use_cache=False,
+            )
+            .logits[0]
+            .log_softmax(-1)
+        )
+    scores, place = [], 0
+    for sentence in sentences:
+        tokens = target[place : place + len(sentence) + 1]
+        scores.append(sum(log_probs[place + i, token].item() for i, token in enumerate(tokens)) / len(tokens))
+        place += len(tokens)
+    return scores
+
+
+ALIGNED_SYSTEMS = [
+    *((system, None) for system in WHOLE_PARTS),
+    *((system, name) for system in WHOLE_PARTS if "window" in system for name in ("one2one", "ratio")),
+]
+
+
+@pytest.mark.parametrize("num_beams", [1, 3])
+@pytest.mark.parametrize("mode", ["counted", "sequential"])
+@pytest.mark.parametrize(("system", "alignment"), ALIGNED_SYSTEMS)
+def test_teacher_forcing_gives_the_scores_of_decoding(system, alignment, mode, num_beams):
+    """INV-F6: fails if a window of a step is not centred as in training, or if forgotten keys were needed."""
+    model = tiny_model(system, max_part_tokens=None, closing_bias=1.0, train_ratio=1.3)
+    documents = [document for document in random_documents(23, 4, most_sentences=7, lengths=(1, 4, 9)) if document]
+    options = {} if alignment is None else {"alignment": alignment}
+    output = translate(model, documents, num_beams=num_beams, **options, **MODES[mode])
+    for source, sentences, scores in zip(documents, output.sentences, output.sentence_scores, strict=True):
+        assert scores == pytest.approx(plain_scores(model, source, sentences, alignment), abs=1e-10)
+
+
+@pytest.mark.parametrize("decoding", ["counted", "free", "sequential"])
+@pytest.mark.parametrize("alignment", ["one2one", "ratio", "sent-align"])
+def test_a_source_read_in_pieces_is_translated_like_one_read_at_once(alignment, decoding, monkeypatch):
+    # fails if a piece lacks context on a side, or if a query looks beyond it
+    model = tiny_model("window-attn", max_part_tokens=None, closing_bias=1.0, train_ratio=0.8, encoder_layers=2)
+    documents = random_documents(29, 2, most_sentences=9, lengths=(1, 4, 9))
+    options = {"alignment": alignment, "decoding": decoding, "num_beams": 2}
+    at_once = translate(model, documents, **options)
+    monkeypatch.setattr(source_reader_docmt, "PIECE_TOKENS", 1)
+    assert_same_translation(translate(model, documents, **options), at_once)
+
+
+MIXED_KINDS = [
+    ("window", "window", "dense"),
+    ("window", "dense", "window"),
+    ("dense", "window", "window"),
+    ("long_short_term", "window", "window"),
+    ("window", "long_short_term", "dense"),
+    ("dense", "long_short_term", "window"),
+]
+
+
+@pytest.mark.parametrize("kinds", MIXED_KINDS, ids="-".join)
+def test_mixed_kinds_of_attention_decode_alike_with_and_without_kept_states(kinds):
+    """INV-F1, F2, F6."""
+    places = ("encoder_self_attention", "decoder_self_attention", "cross_attention")
+    position = "relative" if kinds[:2] == ("window", "window") else "sinusoidal"
+    changes = dict(zip(places, kinds, strict=True)) | {"position_encoding": position, "max_part_tokens": None}
+    model = tiny_model("window-attn", closing_bias=1.0, **changes)
+    documents = [document for document in random_documents(31, 4, lengths=(1, 4)) if document]
+    kept = translate(model, documents, decoding="sequential", min_sentence_tokens=0)
+    again = translate(model, documents, decoding="sequential", min_sentence_tokens=0, reuse_cache=False)
+    assert_same_translation(kept, again)
+    assert_same_translation(kept, translate(model, documents, decoding="counted", min_sentence_tokens=0))
+    for source, sentences, scores in zip(documents, kept.sentences, kept.sentence_scores, strict=True):
+        assert scores == pytest.approx(plain_scores(model, source, sentences, None), abs=1e-10)
+
+
+@pytest.mark.parametrize("num_beams", [1, 3])
+@pytest.mark.parametrize("w", [0, 1, 3, 50])
+def test_windows_keep_the_keys_that_a_later_token_may_see_and_no_others(w, num_beams, monkeypatch):
+    """INV-F1: fails if committed keys are counted from the wrong end, or if the current stretch is kept."""
+    model = tiny_model("window-attn", window_size=w, max_part_tokens=None, closing_bias=1.0)
+    seen = []
+    turn_over = DocumentSearch.turn_over
+
+    def spy(self, *arguments, **options):
+        turn_over(self, *arguments, **options)
+        if self.slots:
+            cache = self.cache
+            current = (cache.width - cache.starts).max()
+            seen.append((cache.committed.width, int(cache.committed_ends.max()), int(current)))
+
+    monkeypatch.setattr(DocumentSearch, "turn_over", spy)
+    document = [[FIRST_WORD + place] * 3 for place in range(8)]
+    options = {"decoding": "sequential", "num_beams": num_beams, "min_sentence_tokens": 2}
+    kept = translate(model, [document], **options)
+    # one change of the sequences a sentence, the last one to an empty search
+    assert len(seen) == len(document)
+    for sentence, (width, end, current) in enumerate(seen):
+        # the last token of a sentence, its separator, is the first that the next step reads
+        written = sum(len(ids) + 1 for ids in kept.sentences[0][:sentence])
+        assert (width, end, current) == (min(written, w), written, 0)
+    assert written > 16
+    assert_same_translation(kept, translate(model, [document], reuse_cache=False, **options))
 
 
 @pytest.mark.parametrize(
