@@ -35,6 +35,7 @@ class LongShortTermAttention(AttentionHeads):
         # heads of each view
         self.restricted = slice(None) if is_shared else slice(0, num_heads // 2)
         self.full = slice(None) if is_shared else slice(num_heads // 2, None)
+        self.register_load_state_dict_pre_hook(_widen_dense_output)
 
     def forward(
         self,
@@ -80,3 +81,16 @@ class LongShortTermAttention(AttentionHeads):
             seen = [(key[:, heads], value[:, heads]) for key, value in stretches]
             views.append(join_heads(attend_stretches(query[:, heads], seen, attention_masks[name], self.scaling)))
         return torch.cat(views, dim=-1)
+
+
+def _widen_dense_output(attention: LongShortTermAttention, state_dict: dict[str, Any], prefix: str, *args) -> None:
+    """
+    Take weights of dense attention as `[0, W_o]`, that is, as a model that does not look at the restricted view yet.
+
+    The dense model and this one then give the same result, and training adds the other view.
+    """
+    name = f"{prefix}out_proj.weight"
+    wanted = attention.out_proj.weight.shape
+    weight = state_dict.get(name)
+    if weight is not None and weight.shape != wanted and weight.shape == (wanted[0], wanted[1] // 2):
+        state_dict[name] = torch.cat((torch.zeros_like(weight), weight), dim=1)

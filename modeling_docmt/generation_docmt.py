@@ -9,7 +9,7 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import GenerationConfig
 from transformers.generation import LogitsProcessorList, StoppingCriteriaList
 from transformers.generation.streamers import BaseStreamer
-from transformers.utils import ModelOutput
+from transformers.utils import ModelOutput, logging
 
 from .configuration_docmt import DocMTConfig
 from .decoding_docmt import decode_requests
@@ -19,6 +19,8 @@ from .decoding_sequential_docmt import decode_sequentially
 from .decoding_tasks_docmt import document_tasks
 from .formatting_docmt import neutral_to_sentences, sentences_to_neutral
 
+
+logger = logging.get_logger(__name__)
 
 # what a Trainer passes along; document decoding makes its own decoder inputs
 IGNORED_INPUTS = ("labels", "decoder_input_ids", "decoder_attention_mask", "num_items_in_batch")
@@ -156,6 +158,12 @@ class DocumentGenerationMixin:
                     "`target_prefix` needs document decoding: with decoding=None pass `decoder_input_ids`."
                 )
             if self.config.has_intervals:
+                if kwargs.get("use_cache") is None:
+                    logger.warning_once(
+                        f"The stock `generate()` keeps no states of system {self.config.system!r}, so each step computes "
+                        "all tokens again: translate documents with `decoding`, or pass use_cache=False to hide this."
+                    )
+                    kwargs["use_cache"] = False
                 # sentences are read off the source, which the stock search does not show to each step
                 source = kwargs.get("input_ids", inputs)
                 kwargs.setdefault("encoder_input_ids", source)

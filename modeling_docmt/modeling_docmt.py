@@ -155,7 +155,11 @@ class DocMTPreTrainedModel(PreTrainedModel):
     _no_split_modules = ["DocMTEncoderLayer", "DocMTDecoderLayer"]
     _supports_sdpa = True
     _supports_flex_attn = True
-    _can_compile_fullgraph = True
+
+    @property
+    def _can_compile_fullgraph(self) -> bool:
+        # plans of intervals are built outside of the graph
+        return not self.config.has_intervals
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module):
@@ -195,7 +199,9 @@ class DocMTStack(DocMTPreTrainedModel):
 
     def embed(self, input_ids, inputs_embeds, position_ids, past_length: int = 0) -> torch.Tensor:
         """Scaled token embeddings plus positions, `(B, L, d_model)`; by default these count on from `past_length`."""
-        if (input_ids is None) == (inputs_embeds is None):
+        # beside embeddings, systems that know sentences read these off the ids
+        is_redundant = inputs_embeds is not None and not self.config.has_intervals
+        if (input_ids is None) == (inputs_embeds is None) and (input_ids is None or is_redundant):
             raise ValueError("Give exactly one of `input_ids` and `inputs_embeds` (or of their decoder versions).")
         if inputs_embeds is None:
             inputs_embeds = self.embed_tokens(input_ids)
@@ -318,7 +324,7 @@ class DocMTDecoder(DocMTStack):
                 Source ids, from which windows that follow the sentences read where these begin.
             alignment (`str`, *optional*): Centre of the windows of cross-attention, in place of `config.alignment`.
         """
-        if use_cache and cache is None:
+        if use_cache and cache is None and not self.config.has_intervals:
             view = self.config.get_text_config(decoder=True)
             cache = EncoderDecoderCache(DynamicCache(config=view), DynamicCache(config=view))
         names = {name for layer in self.layers for name in layer.self_attn.mask_names}
@@ -515,10 +521,13 @@ class DocMTForConditionalGeneration(DocMTPreTrainedModel, DocumentGenerationMixi
                 Positions of the decoder input, from 0.
             encoder_outputs (`BaseModelOutput`, *optional*): Source states, in place of running the encoder.
             cache (`EncoderDecoderCache` or `SearchCache`, *optional*): Keys and values of earlier steps.
-            inputs_embeds, decoder_inputs_embeds (`torch.Tensor`, *optional*): Unscaled embeddings, in place of ids.
+            inputs_embeds, decoder_inputs_embeds (`torch.Tensor`, *optional*):
+                Unscaled embeddings, in place of ids; systems that know sentences need the ids too.
             labels (`torch.LongTensor` of shape `(batch_size, target_length)`, *optional*):
                 Target ids, -100 at padding.
-            use_cache (`bool`, *optional*): Whether to return a cache; off while there are labels.
+            use_cache (`bool`, *optional*):
+                Whether to return a cache; off while there are labels. Attention within intervals returns none: its
+                cache is that of document decoding.
             num_items_in_batch (`int` or `torch.Tensor`, *optional*):
                 Target tokens by which the summed loss is divided, over all accumulated batches.
             encoder_input_ids (`torch.LongTensor` of shape `(batch_size, source_length)`, *optional*):

@@ -38,11 +38,12 @@ def ragged_batch(model, seed=0, separators=True):
 
 @every_system
 def test_base_shape_has_the_parameters_of_transformer_base(system):
-    """INV-01: 44,138,496 beside the one matrix of embeddings."""
+    """INV-01: 44,138,496 beside the one matrix of embeddings; INV-B3 and INV-B12: what a system adds."""
     with torch.device("meta"):
         model = DocMTForConditionalGeneration(DocMTConfig.from_system(system, vocab_size=15_000))
     model.tie_weights()
-    assert model.num_parameters() == 44_138_496 + 15_000 * 512
+    added = {"lst-attn": 12 * 512**2, "window-attn": 6 * 41 * 512 + 6 * 21 * 512}
+    assert model.num_parameters() == 44_138_496 + 15_000 * 512 + added.get(system, 0)
 
 
 @every_system
@@ -81,16 +82,18 @@ def test_no_query_sees_a_later_target_token(make_model, system):
     batch = ragged_batch(model)
     decoder_ids = model.prepare_decoder_input_ids_from_labels(batch["labels"])
     embeds = model.model.shared(decoder_ids).detach().requires_grad_()
-    logits = model(
-        input_ids=batch["input_ids"], attention_mask=batch["attention_mask"], decoder_inputs_embeds=embeds
-    ).logits
+    source = {"input_ids": batch["input_ids"], "attention_mask": batch["attention_mask"]}
+    structure = {}
+    if model.config.has_intervals:
+        structure = {"decoder_input_ids": decoder_ids, "decoder_attention_mask": torch.ones_like(decoder_ids)}
+    logits = model(**source, **structure, decoder_inputs_embeds=embeds).logits
     for position in range(logits.shape[1]):
         (gradient,) = torch.autograd.grad(logits[0, position].sum(), embeds, retain_graph=True)
         reached = gradient[0].abs().sum(-1) > 0
         assert reached.tolist() == [p <= position for p in range(logits.shape[1])]
 
 
-@every_system
+@pytest.mark.parametrize("system", ["sentence-level", "concat-adj", "concat-document"])
 def test_steps_with_the_cache_give_the_logits_of_the_full_pass(make_model, system):
     model = make_model(system, dtype=torch.float64)
     batch = ragged_batch(model)

@@ -211,15 +211,19 @@ def build_model(model_args: ModelArguments, config: DocMTConfig) -> PreTrainedMo
     """A model of the configuration, with the weights of `init_from` or fresh ones."""
     if model_args.architecture == "marian":
         return build_marian(config)
-    if model_args.init_from is None:
-        model = DocMTForConditionalGeneration(config)
-    else:
-        model = DocMTForConditionalGeneration.from_pretrained(model_args.init_from, config=config, dtype=torch.float32)
+    model = DocMTForConditionalGeneration(config)
+    if model_args.init_from is not None:
+        start = DocMTForConditionalGeneration.from_pretrained(model_args.init_from, dtype=torch.float32)
+        # not by `from_pretrained`: what a system adds to dense attention is fresh, and some weights change their shape
+        missing, unexpected = model.load_state_dict(start.state_dict(), strict=False)
+        if missing or unexpected:
+            logger.warning(
+                f"Not in `init_from`, hence to be trained: {', '.join(missing) or 'nothing'}. In it, but not in "
+                f"system {config.system!r}: {', '.join(unexpected) or 'nothing'}."
+            )
         if config.use_final_logits_bias and config.sequence_format != "sentence":
             # a converted sentence-level model excludes the separators, which a document system must be able to produce
             model.final_logits_bias[:, config.separator_ids()] = 0.0
-        # that of the checkpoint names the decoding mode of another system
-        model.generation_config = DocMTForConditionalGeneration.default_generation_config(config)
     return model
 
 
