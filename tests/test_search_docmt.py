@@ -67,9 +67,63 @@ def test_a_batch_finds_what_stock_searches_find_one_by_one(system, mode, options
     assert sum(map(len, itertools.chain(*found.sentences))) > 20
 
 
+def assert_as_stock(model, documents, stock_search, **options) -> None:
+    """What a batch finds is what stock searches find, documents by themselves."""
+    found = translate(model, documents, **options)
+    stock_search()
+    expected = translate(model, documents, **options, batch_rows=options.get("num_beams", 1))
+    assert found.sentences == expected.sentences
+    assert found.sentence_status == expected.sentence_status
+    scores = [list(itertools.chain(*output.sentence_scores)) for output in (found, expected)]
+    torch.testing.assert_close(*map(torch.tensor, scores), rtol=0, atol=1e-9)
+    assert len(set(map(tuple, itertools.chain(*found.sentences)))) > 2, "outputs must differ"
+
+
+INTERVAL_SYSTEMS = ["lst-attn", "window-attn", "window-sinusoidal"]
+LONG_DOCUMENTS = [document for document in random_documents(5, 6, lengths=(0, 1, 3, 6)) if len(document) > 1][:3]
+
+
+@pytest.mark.parametrize("options", ["greedy", "beams"])
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("system", INTERVAL_SYSTEMS)
+def test_attention_within_intervals_finds_what_the_stock_search_finds(system, mode, options, stock_search):
+    # fails if a mask of a step is not the row of the mask of the whole target that it stands for
+    model = tiny_model(system, seed=1)
+    assert_as_stock(model, LONG_DOCUMENTS, stock_search, max_sentence_tokens=7, **MODES[mode], **OPTIONS[options])
+
+
+@pytest.mark.parametrize("alignment", ["one2one", "ratio", "sent-align", "clipped"])
 @pytest.mark.parametrize("mode", ["counted", "sequential", "growing"])
-def test_all_ranks_are_those_of_the_stock_search(mode, stock_search):
-    model = tiny_model("concat-document", seed=3)
+def test_every_alignment_finds_what_the_stock_search_finds(mode, alignment, stock_search):
+    # fails if centres count from the start of the stretch, or if beams share those of the first one
+    is_clipped = alignment == "clipped"
+    model = tiny_model("window-attn", seed=1, window_size=1, train_ratio=1.4, clip_alignment=is_clipped)
+    chosen = "sent-align" if is_clipped else alignment
+    options = {"alignment": chosen, "num_beams": 3, "max_sentence_tokens": 7, **MODES[mode]}
+    assert_as_stock(model, LONG_DOCUMENTS, stock_search, **options)
+
+
+def test_alignments_lead_to_different_translations():
+    model = tiny_model("window-attn", seed=3, window_size=0, train_ratio=1.4)
+    documents = random_documents(6, 6, lengths=(4, 7))
+    outputs = [translate(model, documents, alignment=name).sentences for name in ("one2one", "ratio", "sent-align")]
+    assert len(set(map(str, outputs))) == 3
+    assert outputs[2] == translate(model, documents).sentences
+
+
+@pytest.mark.parametrize(
+    ("system", "mode"),
+    [
+        ("concat-document", "counted"),
+        ("concat-document", "sequential"),
+        ("concat-document", "growing"),
+        ("lst-attn", "sequential"),
+        ("window-attn", "counted"),
+        ("window-attn", "sequential"),
+    ],
+)
+def test_all_ranks_are_those_of_the_stock_search(system, mode, stock_search):
+    model = tiny_model(system, seed=3)
     document = random_documents(5, 1, lengths=(3, 5))
     options = {**MODES[mode], "num_beams": 4, "num_return_sequences": 3}
     found = translate(model, document, **options)
@@ -82,10 +136,19 @@ def test_all_ranks_are_those_of_the_stock_search(mode, stock_search):
 
 
 @pytest.mark.parametrize("num_beams", [1, 3])
-@pytest.mark.parametrize("mode", ["sentence", "counted", "sequential"])
-def test_sequences_that_take_the_places_of_others_are_searched_alike(mode, num_beams):
+@pytest.mark.parametrize(
+    ("system", "mode"),
+    [
+        ("concat-document", "sentence"),
+        ("concat-document", "counted"),
+        ("concat-document", "sequential"),
+        ("lst-attn", "counted"),
+        ("window-attn", "sequential"),
+    ],
+)
+def test_sequences_that_take_the_places_of_others_are_searched_alike(system, mode, num_beams):
     # fails if a column of the former owner of a place stays visible
-    model = tiny_model("concat-document", seed=5, closing_bias=0.5)
+    model = tiny_model(system, seed=5, closing_bias=0.5)
     documents = random_documents(9, 12, lengths=(1, 2, 9))
     together = translate(model, documents, num_beams=num_beams, **MODES[mode])
     in_turn = translate(model, documents, num_beams=num_beams, **MODES[mode], batch_rows=2 * num_beams)
