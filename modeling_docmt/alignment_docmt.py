@@ -5,6 +5,7 @@ Source: Herold and Ney (2023), on target-source alignment; `"sent-linear"` and t
 ours. Positions count from 0 here, from 1 in the paper.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -42,6 +43,17 @@ class SourceSentences:
         places = np.concatenate([np.arange(1, count) for count in counts]) if len(counts) else rows
         starts[rows, places] = columns + 1
         return cls(starts, counts, lengths)
+
+    @classmethod
+    def stack(cls, parts: Sequence["SourceSentences"]) -> "SourceSentences":
+        """Several of them as one."""
+        lengths = np.concatenate([part.lengths for part in parts])
+        starts = np.repeat(lengths[:, None], max(part.starts.shape[1] for part in parts), axis=1)
+        row = 0
+        for part in parts:
+            starts[row : row + len(part.lengths), : part.starts.shape[1]] = part.starts
+            row += len(part.lengths)
+        return cls(starts, np.concatenate([part.counts for part in parts]), lengths)
 
     @property
     def ends(self) -> np.ndarray:

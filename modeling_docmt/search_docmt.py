@@ -122,6 +122,7 @@ class DocumentSearch:
         self.cache = DocumentCache(self.config, search.num_beams, model.dtype, self.device)
         self.separators = frozenset(self.config.separator_ids())
         self.slots: list[Slot] = []
+        self.source_sentences: SourceSentences | None = None  # of all slots, made when it is asked for
         dtype = torch.promote_types(model.dtype, torch.float32)
         nothing = torch.zeros(0, dtype=torch.long, device=self.device)
         self.beams = Beams.start(nothing, search.num_beams, 0, dtype)
@@ -205,6 +206,7 @@ class DocumentSearch:
         self.cache.keep(index)
         self.beams = self.beams.select(index.to(self.device))
         self.slots = [self.slots[i] for i in kept]
+        self.source_sentences = None
 
     def _drop_columns(self) -> None:
         """Forget the columns in front of the first one in use."""
@@ -219,6 +221,7 @@ class DocumentSearch:
         for key, request in coming:
             reader = SourceReader(request.source, self.config)
             self.slots.append(Slot(key, request, [start, *request.target_prefix], reader))
+        self.source_sentences = None
         self.cache.admit(len(coming))
         whole = {index: (0, len(slot.source)) for index, slot in enumerate(self.slots) if index >= first}
         self._show_sources({index: ends for index, ends in whole.items() if not self.slots[index].source.has_pieces})
@@ -299,16 +302,12 @@ class DocumentSearch:
         """Queries at positions `(n, 1, T)` of some sequences, in sentences and at places `(n, G, T)`."""
         centers = None
         if self.config.cross_attention == "window":
-            rows = [self.slots[index].source.sentences for index in sequences]
-            count = max(row.starts.shape[1] for row in rows)
-            lengths = np.concatenate([row.lengths for row in rows])
-            starts = np.repeat(lengths[:, None], count, axis=1)
-            for row, source in enumerate(rows):
-                starts[row, : source.starts.shape[1]] = source.starts[0]
-            table = SourceSentences(starts, np.concatenate([row.counts for row in rows]), lengths)
-            documents = np.broadcast_to(np.arange(len(rows))[:, None, None], sentences.shape)
+            if self.source_sentences is None:
+                self.source_sentences = SourceSentences.stack([slot.source.sentences for slot in self.slots])
+            documents = np.broadcast_to(np.array(sequences)[:, None, None], sentences.shape)
             at = np.broadcast_to(positions.cpu().numpy(), sentences.shape)
-            aligned = align(self.search.alignment, table, TargetPlaces(documents, at, sentences, places), self.config)
+            target = TargetPlaces(documents, at, sentences, places)
+            aligned = align(self.search.alignment, self.source_sentences, target, self.config)
             self._follow_sources(sequences, aligned)
             centers = torch.from_numpy(aligned).to(self.device)
         return SearchQueries(positions.to(self.device), torch.from_numpy(sentences).to(self.device), centers)
