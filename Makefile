@@ -1,7 +1,8 @@
 # make demo            translate a document with the model in hub_cards/ (FILE=letter.txt for your own text)
 # make test            lint, formatting, types and tests: whether a change is ready
 # make slow            the tests that take minutes, learning included
-# make benchmark       speed of decoding (MODEL=folder, DATA=documents.jsonl)
+# make benchmark       speed of decoding by batch size (MODEL=folder, DATA=documents.jsonl); BENCHMARK=attention, steps
+#                      or decoding for speed and memory against other software, with random weights
 # make format          rewrite the files as `make test` wants them
 #
 # The first call makes a virtual environment in $(VENV) with everything in it; the later ones reuse it.
@@ -11,6 +12,7 @@ VENV ?= .venv
 FILE ?=
 MODEL ?= hub_cards/docmt-tiny-en-de
 DATA ?= tests/data/toy.en-de.jsonl
+BENCHMARK ?= batches
 # pip takes the build for CPUs where one of its sources has it: "+cpu" ranks above the plain release. Elsewhere the
 # plain release may be one for CUDA, of some gigabytes. Any requirement that pip understands can stand here.
 TORCH_SPEC ?= torch==2.13.0
@@ -49,7 +51,7 @@ slow: $(VENV)/.ready-to-test
 	$(BIN)/python -m pytest -m "slow or learning"
 
 benchmark: $(VENV)/.ready-to-test
-	$(BIN)/python -m training.benchmark --model $(MODEL) --data $(DATA)
+	$(BIN)/python -m training.benchmark $(BENCHMARK) $(if $(filter batches,$(BENCHMARK)),--model $(MODEL) --data $(DATA))
 
 $(VENV)/.ready-to-run: setup.cfg pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.11")'

@@ -1,20 +1,17 @@
 """
 Measure interval attention against full attention and against the gather of keys per query: time and memory.
 
-    python -m training.benchmark_attention --lengths 1024 2048 4096 --output attention.json
+    python -m training.benchmark attention --lengths 1024 2048 4096 --output attention.json
 
 One attention, forward and backward, on random tensors. Output: milliseconds (best round and median), peak memory of
 tensors beyond the inputs in MiB, and both as ratios to interval attention, as a table and as JSON. The variants of a
-scenario take turns within each round, so that a busy machine disturbs all alike. Ratios are steady on one thread only.
+scenario take turns within each round.
 
 Scenarios: `window` (self-attention), `relative` (its term of relative positions), `ratio` (cross-attention along a
 line), `alignment` (cross-attention that follows sentences), `sentence` (same sentence only), `packed` (documents of
 several lengths in one row against padded rows).
 """
 
-import statistics
-import sys
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,15 +19,13 @@ from typing import Any
 import numpy as np
 import torch
 from torch import nn
-from tqdm import tqdm
-from transformers import HfArgumentParser
 
 from modeling_docmt.attention_interval import RelativeTerm, interval_attention
 from modeling_docmt.attention_reference import gather_interval_attention
 from modeling_docmt.interval_kernels_docmt import IntervalAttentionFunction, IntervalTask
 from modeling_docmt.interval_plan_docmt import IntervalPlan
 
-from .results import run_info, write_json_atomic
+from .measure import MIB, Benchmark, MeasureArguments, Panel, format_table, interleave, peak_bytes
 
 
 Bounds = tuple[np.ndarray, np.ndarray, int]  # lo, hi, number of keys
@@ -39,9 +34,9 @@ Variants = dict[str, Callable[[], Any]]  # each runs forward and backward once
 DOCUMENT_TOKENS = (2000, 1500, 900, 700, 500, 400, 300, 150)
 
 
-@dataclass
-class AttentionBenchmarkArguments:
-    """Options of `benchmark_attention`."""
+@dataclass(kw_only=True)
+class AttentionArguments(MeasureArguments):
+    """Options of `benchmark attention`."""
 
     scenarios: list[str] = field(
         default_factory=lambda: ["window", "relative", "ratio", "alignment", "sentence", "packed"],
@@ -56,9 +51,7 @@ class AttentionBenchmarkArguments:
     dtype: str = field(default="float32", metadata={"help": "float32, bfloat16 or float64."})
     device: str = field(default="cpu", metadata={"help": "cpu or cuda."})
     rounds: int = field(default=7, metadata={"help": "Rounds; the best one counts, the median is reported too."})
-    threads: int = field(default=1, metadata={"help": "Threads of PyTorch."})
     slow_variants: bool = field(default=True, metadata={"help": "Measure full attention and the gather too."})
-    output: str | None = field(default=None, metadata={"help": "JSON file."})
 
 
 class _ProductsTask(IntervalTask):
@@ -68,64 +61,40 @@ class _ProductsTask(IntervalTask):
         return False
 
 
-def measure_attention(args: AttentionBenchmarkArguments) -> list[dict[str, Any]]:
+def measure_attention(args: AttentionArguments) -> dict[str, Any]:
     """One entry a scenario, length and variant."""
-    torch.set_num_threads(args.threads)
-    torch.manual_seed(0)
+    unknown = sorted(set(args.scenarios) - set(SCENARIOS))
+    if unknown:
+        raise ValueError(f"`scenarios` must be of {', '.join(SCENARIOS)}, got {', '.join(unknown)}.")
+    if min(args.lengths) < 1:
+        raise ValueError(f"`lengths` must be positive, got {args.lengths}.")
     entries = []
     for scenario in args.scenarios:
         lengths = [sum(DOCUMENT_TOKENS)] if scenario == "packed" else args.lengths
         for length in lengths:
-            variants = SCENARIOS[scenario](length, args)
-            entries += _measure(scenario, length, variants, args)
-    return entries
+            entries += _measure(scenario, length, SCENARIOS[scenario](length, args), args)
+    settings = {name: getattr(args, name) for name in ("window", "heads", "head_dim", "dtype", "device")}
+    return {**settings, "entries": entries}
 
 
-def _measure(
-    scenario: str, length: int, variants: Variants, args: AttentionBenchmarkArguments
-) -> list[dict[str, Any]]:
-    seconds: dict[str, list[float]] = {name: [] for name in variants}
+def _measure(scenario: str, length: int, variants: Variants, args: AttentionArguments) -> list[dict[str, Any]]:
     peaks = {name: peak_bytes(run, args.device) for name, run in variants.items()}  # warms up, too
-    for _ in tqdm(range(args.rounds), desc=f"{scenario} {length}", file=sys.stderr):
-        for name, run in variants.items():
-            start = time.perf_counter()
-            run()
-            if args.device != "cpu":
-                torch.cuda.synchronize()
-            seconds[name].append(time.perf_counter() - start)
+    timings = interleave(variants, args.rounds, label=f"{scenario} {length}", device=args.device)
     ours = next(iter(variants))
     return [
         {
             "scenario": scenario,
             "queries": length,
             "variant": name,
-            "milliseconds": round(min(seconds[name]) * 1e3, 2),
-            "median_milliseconds": round(statistics.median(seconds[name]) * 1e3, 2),
-            "times_slower": round(min(seconds[name]) / min(seconds[ours]), 2),
-            "median_times_slower": round(statistics.median(seconds[name]) / statistics.median(seconds[ours]), 2),
-            "peak_mib": round(peaks[name] / 2**20, 2),
+            "milliseconds": round(timing.best * 1e3, 2),
+            "median_milliseconds": round(timing.median * 1e3, 2),
+            "times_slower": round(timing.best / timings[ours].best, 2),
+            "median_times_slower": round(timing.median / timings[ours].median, 2),
+            "peak_mib": round(peaks[name] / MIB, 2),
             "times_larger": round(peaks[name] / max(1, peaks[ours]), 2),
         }
-        for name in variants
+        for name, timing in timings.items()
     ]
-
-
-def peak_bytes(run: Callable[[], Any], device: str) -> int:
-    """Largest sum of tensor bytes that `run` holds at one time, beyond what was there before."""
-    if device != "cpu":
-        torch.cuda.synchronize()
-        torch.cuda.reset_peak_memory_stats()
-        before = torch.cuda.memory_allocated()
-        result = run()
-        torch.cuda.synchronize()
-        del result
-        return torch.cuda.max_memory_allocated() - before
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
-        result = run()
-        del result
-    changes = [(e.start_ns(), e.nbytes()) for e in profile.profiler.kineto_results.events() if e.name() == "[memory]"]
-    held = np.cumsum([size for _, size in sorted(changes, key=lambda change: change[0])])
-    return int(held.max(initial=0))
 
 
 def window_bounds(length: int, window: int, centres: np.ndarray | None = None, num_keys: int | None = None) -> Bounds:
@@ -170,19 +139,19 @@ def _sentence_bounds(length: int) -> Bounds:
     return starts, np.minimum(ends, length) - 1, length
 
 
-def _states(rows: int, args: AttentionBenchmarkArguments) -> torch.Tensor:
+def _states(rows: int, args: AttentionArguments) -> torch.Tensor:
     shape = (rows, args.heads, args.head_dim)
     return torch.randn(shape, dtype=getattr(torch, args.dtype), device=args.device).requires_grad_()
 
 
-def _runner(attend: Callable, num_queries: int, num_keys: int, args: AttentionBenchmarkArguments, *more) -> Callable:
+def _runner(attend: Callable, num_queries: int, num_keys: int, args: AttentionArguments, *more) -> Callable:
     """A function that runs `attend(query, key, value)` forward and backward, `more` being parameters it reads."""
     inputs = [_states(num_queries, args), _states(num_keys, args), _states(num_keys, args)]
     grad_output = torch.randn_like(inputs[0])
     return lambda: torch.autograd.grad(attend(*inputs), [*inputs, *more], grad_output)
 
 
-def _interval(bounds: Bounds, args: AttentionBenchmarkArguments, relative: RelativeTerm | None = None) -> Callable:
+def _interval(bounds: Bounds, args: AttentionArguments, relative: RelativeTerm | None = None) -> Callable:
     plan = IntervalPlan.build(*bounds, device=args.device)
     scaling = args.head_dim**-0.5
 
@@ -193,7 +162,7 @@ def _interval(bounds: Bounds, args: AttentionBenchmarkArguments, relative: Relat
     return _runner(attend, plan.num_queries, plan.num_keys, args, *more)
 
 
-def _products(bounds: Bounds, args: AttentionBenchmarkArguments) -> Callable:
+def _products(bounds: Bounds, args: AttentionArguments) -> Callable:
     plan = IntervalPlan.build(*bounds, device=args.device)
     task = _ProductsTask(plan, args.head_dim**-0.5, 0, 0.0)
 
@@ -203,7 +172,7 @@ def _products(bounds: Bounds, args: AttentionBenchmarkArguments) -> Callable:
     return _runner(attend, plan.num_queries, plan.num_keys, args)
 
 
-def _gather(bounds: Bounds, args: AttentionBenchmarkArguments, relative: RelativeTerm | None = None) -> Callable:
+def _gather(bounds: Bounds, args: AttentionArguments, relative: RelativeTerm | None = None) -> Callable:
     plan = IntervalPlan.build(*bounds, device=args.device)
 
     def attend(query, key, value):
@@ -213,7 +182,7 @@ def _gather(bounds: Bounds, args: AttentionBenchmarkArguments, relative: Relativ
     return _runner(attend, plan.num_queries, plan.num_keys, args, *more)
 
 
-def _full(num_queries: int, num_keys: int, args: AttentionBenchmarkArguments, mask: torch.Tensor | None = None):
+def _full(num_queries: int, num_keys: int, args: AttentionArguments, mask: torch.Tensor | None = None):
     """PyTorch's fused attention over all keys, in the layout that it likes best."""
 
     def states(rows):
@@ -229,13 +198,13 @@ def _full(num_queries: int, num_keys: int, args: AttentionBenchmarkArguments, ma
     return run
 
 
-def _dense_mask(bounds: Bounds, args: AttentionBenchmarkArguments) -> torch.Tensor:
+def _dense_mask(bounds: Bounds, args: AttentionArguments) -> torch.Tensor:
     visible = IntervalPlan.build(*bounds, device=args.device).visible()
     dtype = getattr(torch, args.dtype)
     return torch.zeros(visible.shape, dtype=dtype, device=args.device).masked_fill_(~visible, -torch.inf)[None, None]
 
 
-def _window(length: int, args: AttentionBenchmarkArguments) -> Variants:
+def _window(length: int, args: AttentionArguments) -> Variants:
     bounds = window_bounds(length, args.window)
     variants: Variants = {"interval": _interval(bounds, args)}
     if args.slow_variants:
@@ -243,7 +212,7 @@ def _window(length: int, args: AttentionBenchmarkArguments) -> Variants:
     return variants
 
 
-def _relative(length: int, args: AttentionBenchmarkArguments) -> Variants:
+def _relative(length: int, args: AttentionArguments) -> Variants:
     bounds = window_bounds(length, args.window)
     dtype = getattr(torch, args.dtype)
     table = torch.randn(2 * args.window + 1, args.head_dim, dtype=dtype, device=args.device).requires_grad_()
@@ -259,7 +228,7 @@ def _relative(length: int, args: AttentionBenchmarkArguments) -> Variants:
     return variants
 
 
-def _cross(bounds: Bounds, args: AttentionBenchmarkArguments) -> Variants:
+def _cross(bounds: Bounds, args: AttentionArguments) -> Variants:
     variants: Variants = {"interval": _interval(bounds, args)}
     if args.slow_variants:
         variants["dense mask"] = _full(len(bounds[0]), bounds[2], args, _dense_mask(bounds, args))
@@ -267,15 +236,15 @@ def _cross(bounds: Bounds, args: AttentionBenchmarkArguments) -> Variants:
     return variants
 
 
-def _ratio(length: int, args: AttentionBenchmarkArguments) -> Variants:
+def _ratio(length: int, args: AttentionArguments) -> Variants:
     return _cross(window_bounds(length, args.window, np.arange(length) * 11 // 10, length * 11 // 10), args)
 
 
-def _alignment(length: int, args: AttentionBenchmarkArguments) -> Variants:
+def _alignment(length: int, args: AttentionArguments) -> Variants:
     return _cross(_alignment_bounds(length, args.window), args)
 
 
-def _sentence(length: int, args: AttentionBenchmarkArguments) -> Variants:
+def _sentence(length: int, args: AttentionArguments) -> Variants:
     # the gather would need a copy of 200 keys a query
     bounds = _sentence_bounds(length)
     variants: Variants = {"interval": _interval(bounds, args)}
@@ -284,7 +253,7 @@ def _sentence(length: int, args: AttentionBenchmarkArguments) -> Variants:
     return variants
 
 
-def _packed(length: int, args: AttentionBenchmarkArguments) -> Variants:
+def _packed(length: int, args: AttentionArguments) -> Variants:
     return {
         "packed": _interval(_packed_bounds(args.window), args),
         "padded, padding computed": _interval(_padded_bounds(args.window, leave_out_padding=False), args),
@@ -292,7 +261,7 @@ def _packed(length: int, args: AttentionBenchmarkArguments) -> Variants:
     }
 
 
-SCENARIOS: dict[str, Callable[[int, AttentionBenchmarkArguments], Variants]] = {
+SCENARIOS: dict[str, Callable[[int, AttentionArguments], Variants]] = {
     "window": _window,
     "relative": _relative,
     "ratio": _ratio,
@@ -302,33 +271,33 @@ SCENARIOS: dict[str, Callable[[int, AttentionBenchmarkArguments], Variants]] = {
 }
 
 
-def main(argv: list[str] | None = None) -> dict[str, Any]:
-    """Run the benchmark, see the module's docstring."""
-    argv = sys.argv[1:] if argv is None else argv
-    parser = HfArgumentParser(AttentionBenchmarkArguments, allow_abbrev=False, description=__doc__)
-    (args,) = parser.parse_args_into_dataclasses(argv)
-    unknown = sorted(set(args.scenarios) - set(SCENARIOS))
-    if unknown:
-        raise ValueError(f"`scenarios` must be of {', '.join(SCENARIOS)}, got {', '.join(unknown)}.")
-    if args.rounds < 1 or min(args.lengths) < 1:
-        raise ValueError(f"`rounds` and `lengths` must be positive, got {args.rounds} and {args.lengths}.")
-    results = {
-        "kind": "attention-benchmark",
-        **{name: getattr(args, name) for name in ("window", "heads", "head_dim", "dtype", "device", "threads")},
-        "rounds": args.rounds,
-        "entries": measure_attention(args),
-        "run": run_info(argv),
+def _table(results: dict[str, Any]) -> str:
+    headings = {
+        "scenario": "scenario",
+        "queries": "queries",
+        "variant": "variant",
+        "milliseconds": "ms",
+        "times_slower": "slower",
+        "peak_mib": "MiB",
+        "times_larger": "larger",
     }
-    print(f"{'scenario':10} {'queries':>7} {'variant':26} {'ms':>9} {'slower':>7} {'MiB':>9} {'larger':>7}")
-    for entry in results["entries"]:
-        print(
-            f"{entry['scenario']:10} {entry['queries']:7} {entry['variant']:26} {entry['milliseconds']:9.2f} "
-            f"{entry['times_slower']:7.2f} {entry['peak_mib']:9.2f} {entry['times_larger']:7.2f}"
-        )
-    if args.output:
-        write_json_atomic(args.output, results)
-    return results
+    return format_table(results["entries"], headings)
 
 
-if __name__ == "__main__":
-    main()
+def _panels(results: dict[str, Any]) -> list[Panel]:
+    """Time and memory of windows against the length."""
+    entries = [entry for entry in results["entries"] if entry["scenario"] == "window"]
+    names = list(dict.fromkeys(entry["variant"] for entry in entries))
+
+    def lines(cell: str) -> dict[str, Any]:
+        of = {name: [entry for entry in entries if entry["variant"] == name] for name in names}
+        return {name: ([e["queries"] for e in rows], [e[cell] for e in rows]) for name, rows in of.items()}
+
+    return [
+        Panel("Window attention, forward and backward", "tokens", "milliseconds", lines("milliseconds")),
+        Panel("Tensors beyond the inputs", "tokens", "MiB", lines("peak_mib")),
+    ]
+
+
+BENCHMARK = Benchmark("attention-benchmark", AttentionArguments, __doc__, measure_attention, _table, _panels)
+main = BENCHMARK.main
