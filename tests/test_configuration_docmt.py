@@ -26,7 +26,7 @@ def test_unknown_system_is_refused_with_the_choices():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"cross_attention": "windowed"}, "`cross_attention` must be one of 'dense', got 'windowed'"),
+        ({"cross_attention": "windowed"}, "`cross_attention` must be one of 'dense', 'window', got 'windowed'"),
         ({"d_model": 500, "encoder_attention_heads": 8}, "d_model=500 and encoder_attention_heads=8"),
         ({"context_sentences": 2}, "sequence_format='sentence'"),
         ({"context_sentences": -1}, "0 or more, got -1"),
@@ -36,11 +36,43 @@ def test_unknown_system_is_refused_with_the_choices():
         ({"indexed_separators": True, "first_separator_token_id": None}, "`first_separator_token_id` is needed"),
         ({"sequence_format": "document", "sep_token_id": None}, "`sep_token_id` is needed"),
         ({"default_decoding": "beam"}, "`default_decoding`"),
+        ({"cross_attention": "long_short_term"}, "`cross_attention` must be one of 'dense', 'window', got"),
+        ({"encoder_self_attention": "window"}, "`window_size` must be 0 or more for window attention, got None"),
+        ({"cross_attention": "window", "window_size": -1}, "`window_size` must be 0 or more .* got -1"),
+        ({"position_encoding": "relative"}, "belongs to windows.*got 'dense' and 'dense'"),
+        (
+            {"position_encoding": "relative", "encoder_self_attention": "window", "window_size": 2},
+            "`decoder_self_attention='window'`, got 'window' and 'dense'",
+        ),
+        ({"position_encoding": "rotary"}, "`position_encoding` must be one of 'sinusoidal', 'relative'"),
+        ({"relative_heads": "all"}, "`relative_heads` must be one of 'separate', 'shared', 'scalar'"),
+        ({"lst_mode": "separate"}, "`lst_mode` must be one of 'shared', 'heads'"),
+        ({"alignment": "linear"}, "`alignment` must be one of 'one2one', 'ratio', 'sent-align', got 'linear'"),
+        ({"training_alignment": "line"}, "`training_alignment` must be one of 'one2one', 'linear'"),
     ],
 )
 def test_a_combination_without_meaning_is_refused_with_the_reason(changes, message):
     with pytest.raises(ValueError, match=message):
         DocMTConfig(**changes)
+
+
+def test_windows_and_views_are_told_apart_from_dense_attention():
+    assert not DocMTConfig().has_intervals and not DocMTConfig.from_system("concat-document").has_intervals
+    for place in ("encoder_self_attention", "decoder_self_attention", "cross_attention"):
+        # a window of one key is a window
+        config = DocMTConfig(**{place: "window"}, window_size=0)
+        assert config.has_intervals and config.window == 0
+    assert DocMTConfig.from_system("lst-attn").has_intervals
+    with pytest.raises(ValueError, match="`window_size` is needed"):
+        _ = DocMTConfig().window
+
+
+def test_window_attention_is_the_published_one():
+    config = DocMTConfig.from_system("window-attn")
+    kinds = (config.encoder_self_attention, config.decoder_self_attention, config.cross_attention)
+    assert kinds == ("window",) * 3 and config.window_size == 20 and config.position_encoding == "relative"
+    assert (config.training_alignment, config.alignment) == ("linear", "sent-align")
+    assert config.default_decoding == "sequential" and config.max_part_tokens is None
 
 
 def test_separator_ids_are_the_plain_and_the_indexed_ones():

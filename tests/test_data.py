@@ -47,6 +47,14 @@ def test_collator_pads_on_the_right_and_shifts_the_labels():
     assert batch["decoder_input_ids"].tolist() == [[2, 400, 1, 1], [2, 401, 402, 403]]
 
 
+def test_collator_says_where_targets_end_to_those_who_ask():
+    # fails if the mask is read off ids, of which the first may be the pad token
+    examples = [{"input_ids": [300, 3], "labels": [400, 3]}, {"input_ids": [3], "labels": [401, 402, 403, 3]}]
+    assert "decoder_attention_mask" not in TranslationCollator(1, 1)(examples)
+    batch = TranslationCollator(1, 1, masks_decoder=True)(examples)
+    assert batch["decoder_attention_mask"].tolist() == [[1, 1, 0, 0], [1, 1, 1, 1]]
+
+
 def test_collator_keeps_a_source_token_that_equals_the_pad_token_visible():
     """Marian starts decoding with its pad token: lengths come from the rows, never from ids."""
     batch = TranslationCollator(1, 1)([{"input_ids": [1, 1], "labels": [1]}, {"input_ids": [3], "labels": [3]}])

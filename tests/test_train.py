@@ -7,7 +7,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from modeling_docmt import DocMTConfig, DocMTForConditionalGeneration, DocMTTokenizer
+from modeling_docmt import SYSTEMS, DocMTConfig, DocMTForConditionalGeneration, DocMTTokenizer
 from training.arguments import (
     DataArguments,
     ModelArguments,
@@ -70,7 +70,7 @@ def test_a_run_stopped_and_resumed_equals_the_uninterrupted_one(train):
         assert torch.equal(weights(resumed)[name], tensor), name
 
 
-@pytest.mark.parametrize("system", ["sentence-level", "concat-adj", "concat-document"])
+@pytest.mark.parametrize("system", SYSTEMS)
 def test_every_system_trains_and_leaves_a_model_that_loads(train, toy_documents, system):
     results, folder = train(system, system=system, max_steps=3)
     model = DocMTForConditionalGeneration.from_pretrained(folder)
@@ -83,6 +83,34 @@ def test_every_system_trains_and_leaves_a_model_that_loads(train, toy_documents,
     assert results["updates"] == 3 and results["system"] == system
     assert results["run"]["command"].count("--output_dir")
     assert json.loads((folder / "results.json").read_text())["parameters"] == results["parameters"]
+
+
+@pytest.mark.parametrize(
+    ("system", "changes"),
+    [
+        ("window-attn", "window_size=2"),
+        ("window-attn", "window_size=2,training_alignment=sent-align,position_encoding=sinusoidal"),
+        ("lst-attn", "lst_mode=heads"),
+    ],
+)
+def test_windows_and_views_train_on_documents_and_are_evaluated(train, toy_corpus, system, changes):
+    # fails if the batches do not say where targets end, or if a mask is lost to checkpointing
+    results, folder = train(
+        system,
+        system=system,
+        config_overrides=f"{SHAPE},{changes}",
+        max_steps=2,
+        validation_file=toy_corpus,
+        eval_strategy="steps",
+        eval_steps=2,
+        max_eval_samples=2,
+        activation_checkpointing=True,
+    )
+    assert results["updates"] == 2 and 0 < results["metrics"]["eval_loss"] < 20
+    if system == "window-attn":
+        config = DocMTConfig.from_pretrained(folder)
+        assert config.window_size == 2
+        assert ("relative_keys" in " ".join(weights(folder))) is (config.position_encoding == "relative")
 
 
 def test_evaluation_translates_documents_and_reports_both_bleus(train, toy_corpus):
