@@ -23,7 +23,8 @@ class WindowAttention(AttentionHeads):
     Softmax attention over the keys at most w positions away from b_i, for self- and cross-attention.
 
     `logit_ij = q_i . (k_j + r_{i-j}) / sqrt(head_dim)` for |j - b_i| <= w. In self-attention b_i = i, and r is learned
-    with `position_encoding="relative"`; in cross-attention b_i is the aligned source position, and there is no r.
+    with `position_encoding="relative"`; in cross-attention b_i is the aligned source position, and r_{b_i-j} is there
+    with `relative_cross=True` alone.
 
     Source: Herold and Ney (2023), on the window attention; r on the side of the keys alone, as in Shaw et al. (2018).
 
@@ -39,7 +40,7 @@ class WindowAttention(AttentionHeads):
         # row of distance 0 is the first in the decoder, where keys are never behind the query
         self.zero_row = 0 if place == "decoder" else config.window
         self.relative_keys: nn.Parameter | None = None
-        if config.position_encoding == "relative" and place != "cross":
+        if config.position_encoding == "relative" and (place != "cross" or config.relative_cross):
             sizes = {"separate": (num_heads, self.head_dim), "shared": (self.head_dim,), "scalar": (num_heads, 1)}
             rows = self.zero_row + config.window + 1
             self.relative_keys = nn.Parameter(torch.empty(rows, *sizes[config.relative_heads]))
@@ -101,9 +102,11 @@ class WindowAttention(AttentionHeads):
         if self.relative_keys is None:
             return None
         if self.config.relative_heads == "scalar":
-            # a bias: it meets no query, and is not scaled
-            ones = query.new_full((*query.shape[:2], 1), 1 / self.scaling)
-            return RelativeTerm(self.relative_keys, self.zero_row, query=ones)
+            # a bias meets no query and is not scaled: it is the first component of a vector that meets a constant one
+            constant = torch.zeros_like(query)
+            constant[..., 0] = 1 / self.scaling
+            table = nn.functional.pad(self.relative_keys, (0, self.head_dim - 1))
+            return RelativeTerm(table, self.zero_row, query=constant)
         return RelativeTerm(self.relative_keys, self.zero_row)
 
 

@@ -101,6 +101,9 @@ class DocMTConfig(PreTrainedConfig):
         position_encoding (`str`, *optional*, defaults to `"sinusoidal"`):
             Kind of position information: `"sinusoidal"`, added to the embeddings, or `"relative"`, learned for each
             distance within the windows of self-attention, with nothing added to the embeddings.
+        relative_cross (`bool`, *optional*, defaults to `False`):
+            Learn relative positions in the windows of cross-attention too, of each key from the aligned source
+            position. Ours: in Herold and Ney (2023) such a window is a mere set of keys.
         relative_heads (`str`, *optional*, defaults to `"separate"`):
             Relative positions of each layer: `"separate"` vectors a head, vectors `"shared"` by the heads, or
             `"scalar"`, one bias a head and distance.
@@ -166,6 +169,7 @@ class DocMTConfig(PreTrainedConfig):
     lst_mode: str = "shared"
     position_encoding: str = "sinusoidal"
     relative_heads: str = "separate"
+    relative_cross: bool = False
 
     # what a sequence holds
     sequence_format: str = "sentence"
@@ -288,6 +292,11 @@ class DocMTConfig(PreTrainedConfig):
             raise ValueError(
                 "`position_encoding='relative'` belongs to windows: use `encoder_self_attention='window'` and "
                 f"`decoder_self_attention='window'`, got {kinds[0]!r} and {kinds[1]!r}."
+            )
+        if self.relative_cross and (self.position_encoding != "relative" or self.cross_attention != "window"):
+            raise ValueError(
+                "`relative_cross=True` belongs to windows with relative positions: use `position_encoding='relative'` "
+                f"and `cross_attention='window'`, got {self.position_encoding!r} and {self.cross_attention!r}."
             )
         for side, kind in zip(("encoder", "decoder"), kinds, strict=False):
             heads = getattr(self, f"{side}_attention_heads")

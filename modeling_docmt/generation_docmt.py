@@ -160,11 +160,13 @@ class DocumentGenerationMixin:
             if self.config.has_intervals:
                 if kwargs.get("use_cache") is None:
                     logger.warning_once(
-                        f"The stock `generate()` keeps no states of system {self.config.system!r}, so each step computes "
-                        "all tokens again: translate documents with `decoding`, or pass use_cache=False to hide this."
+                        f"The stock `generate()` keeps no states of system {self.config.system!r}: each step computes "
+                        "all tokens again. Translate documents with `decoding`, or pass use_cache=False to hide this."
                     )
                     kwargs["use_cache"] = False
                 # sentences are read off the source, which the stock search does not show to each step
+                if options.alignment is not None:
+                    kwargs["alignment"] = options.alignment
                 source = kwargs.get("input_ids", inputs)
                 kwargs.setdefault("encoder_input_ids", source)
                 if source is not None and "decoder_input_ids" not in kwargs:

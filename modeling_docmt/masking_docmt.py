@@ -76,7 +76,7 @@ def _window_plan(inputs: MaskInputs) -> IntervalPlan:
     high = np.minimum(centers + inputs.config.window, keys.lengths[queries.documents] - 1)
     if inputs.place == "decoder":
         high = queries.positions
-    return _plan(low, high, queries, keys)
+    return _plan(low, high, queries, keys, centers)
 
 
 def _sentence_plan(inputs: MaskInputs) -> IntervalPlan:
@@ -173,10 +173,13 @@ def _aligned_positions(inputs: MaskInputs) -> np.ndarray:
     return align(str(inputs.alignment), source, target, inputs.config)
 
 
-def _plan(low: np.ndarray, high: np.ndarray, queries: TokenLayout, keys: TokenLayout) -> IntervalPlan:
-    """The plan of bounds that count in the document of each query; padding sees nothing."""
+def _plan(
+    low: np.ndarray, high: np.ndarray, queries: TokenLayout, keys: TokenLayout, centers: np.ndarray | None = None
+) -> IntervalPlan:
+    """The plan of bounds that count in the document of each query, as `centers` do; padding sees nothing."""
     start = keys.starts[queries.documents]
     high = np.where(queries.is_token, high, low - 1)
+    positions = start + (queries.positions if centers is None else centers)
     return IntervalPlan.build(
-        start + low, start + high, len(keys.documents), query_positions=start + queries.positions, device=keys.device
+        start + low, start + high, len(keys.documents), query_positions=positions, device=keys.device
     )

@@ -46,13 +46,7 @@ def _everything(place: str, config: DocMTConfig, queries: SearchQueries, keys: S
 
 
 def _beyond_window(place: str, config: DocMTConfig, queries: SearchQueries, keys: StretchKeys) -> torch.Tensor:
-    centers = queries.positions
-    if place == "cross":
-        if queries.centers is None:
-            raise ValueError("Windows of cross-attention need aligned source positions.")
-        centers = queries.centers
-    distances = centers[..., None] - keys.positions[:, None, None]  # (n, G or 1, T, K)
-    return distances.abs() > config.window
+    return _distances(place, queries, keys).abs() > config.window
 
 
 def _in_other_sentences(place: str, config: DocMTConfig, queries: SearchQueries, keys: StretchKeys) -> torch.Tensor:
@@ -87,7 +81,7 @@ def build_search_masks(
 
     Returns:
         `dict`: for each name a list with one entry a stretch, to be added to logits `(n, H, G, T, K)`, or `None`; and
-        under `"distances"`, for relative positions, those of query and key, `(n, 1, T, K)`.
+        under `"distances"`, for relative positions, those of query, or aligned position, and key, `(n, G or 1, T, K)`.
     """
     masks: dict[str, Any] = {}
     for name in set(names):
@@ -97,9 +91,19 @@ def build_search_masks(
             if more is not None:
                 hidden = more if hidden is None else hidden | more
             masks[name].append(_additive(hidden, dtype))
-    if config.position_encoding == "relative" and place == "decoder":
-        masks["distances"] = [queries.positions[..., None] - keys.positions[:, None, None] for keys in stretches]
+    if config.position_encoding == "relative" and (place == "decoder" or config.relative_cross):
+        masks["distances"] = [_distances(place, queries, keys) for keys in stretches]
     return masks
+
+
+def _distances(place: str, queries: SearchQueries, keys: StretchKeys) -> torch.Tensor:
+    """Of keys from the query, or in the source from the position aligned with it: `(n, G or 1, T, K)`."""
+    centers = queries.positions
+    if place == "cross":
+        if queries.centers is None:
+            raise ValueError("Windows of cross-attention need aligned source positions.")
+        centers = queries.centers
+    return centers[..., None] - keys.positions[:, None, None]
 
 
 def _additive(hidden: torch.Tensor | None, dtype: torch.dtype) -> torch.Tensor | None:

@@ -13,11 +13,6 @@ from modeling_docmt.packing_docmt import TokenLayout
 
 D_MODEL, HEADS = 16, 4
 CPU = torch.device("cpu")
-scalar_fails = pytest.mark.xfail(
-    strict=True,
-    raises=ValueError,
-    reason="WindowAttention.relative_term gives a query of one column, which interval attention refuses",
-)
 
 
 def build(place: str, backend: str, dtype=torch.float64, **changes) -> WindowAttention:
@@ -105,7 +100,7 @@ def test_outputs_and_gradients_equal_the_plain_reference(place, w, shapes, path)
 
 
 @pytest.mark.parametrize("path", PATHS)
-@pytest.mark.parametrize("relative", ["none", "shared", pytest.param("scalar", marks=scalar_fails)])
+@pytest.mark.parametrize("relative", ["none", "shared", "scalar"])
 @pytest.mark.parametrize("place", ["encoder", "decoder"])
 def test_every_kind_of_relative_position_equals_the_plain_reference(place, relative, path):
     """INV-B9: fails if a scalar is scaled like a product, or if heads read the columns of each other."""
@@ -326,7 +321,7 @@ def test_distances_of_zero_vectors_are_windows_without_sinusoids(monkeypatch):
     assert not torch.allclose(with_sinusoids, expected)
 
 
-@pytest.mark.parametrize("relative_heads", ["separate", "shared", pytest.param("scalar", marks=scalar_fails)])
+@pytest.mark.parametrize("relative_heads", ["separate", "shared", "scalar"])
 def test_relative_positions_matter_on_both_sides(relative_heads):
     # fails if a table is made but not read
     model = small_model(relative_heads=relative_heads)

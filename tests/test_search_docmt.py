@@ -179,13 +179,7 @@ def test_sampling_draws_from_what_the_processors_leave(num_beams):
     [
         ("lst-attn", None),
         ("window-attn", None),
-        pytest.param(
-            "window-attn",
-            "one2one",
-            marks=pytest.mark.xfail(
-                strict=True, reason="generate() takes `alignment` out of the call and leaves it out with decoding=None"
-            ),
-        ),
+        ("window-attn", "one2one"),
     ],
 )
 def test_the_stock_generate_on_formatted_sequences_takes_the_best_token_of_each_pass(system, alignment):
