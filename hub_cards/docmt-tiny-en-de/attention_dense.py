@@ -8,7 +8,9 @@ from torch import nn
 from transformers.cache_utils import EncoderDecoderCache
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from .configuration_docmt import DocMTConfig
+from .attention_decoding import attend_stretches, heads_in_search, join_heads
+from .attention_heads import AttentionHeads
+from .cache_docmt import SearchCache
 
 
 def eager_attention_forward(
@@ -30,39 +32,27 @@ def eager_attention_forward(
     return torch.matmul(attn_weights, value).transpose(1, 2).contiguous(), attn_weights
 
 
-class DenseAttention(nn.Module):
+class DenseAttention(AttentionHeads):
     """
     Multi-head softmax attention over all visible keys, for self- and cross-attention.
 
     `softmax(Q K^T / sqrt(head_dim) + M) V` per head, on any backend of Transformers (eager, SDPA, flex attention).
 
-    Source: Vaswani et al. (2017), section 3.2. Parameter names are Marian's.
+    Source: Vaswani et al. (2017), section 3.2.
 
     Cost: O(T K) time; memory O(T K) on eager, O(T + K) on SDPA.
+
+    Args: as in [`AttentionHeads`].
     """
 
-    # masks that the class reads, keys of `masking_docmt.MASK_BUILDERS`
     mask_names = ("dense",)
-
-    def __init__(self, config: DocMTConfig, num_heads: int, layer_idx: int, is_causal: bool = False):
-        super().__init__()
-        self.config = config
-        self.layer_idx = layer_idx
-        self.is_causal = is_causal  # SDPA reads it where there is no mask
-        self.head_dim = config.d_model // num_heads
-        self.scaling = self.head_dim**-0.5
-        self.dropout = config.attention_dropout
-        self.q_proj = nn.Linear(config.d_model, config.d_model)
-        self.k_proj = nn.Linear(config.d_model, config.d_model)
-        self.v_proj = nn.Linear(config.d_model, config.d_model)
-        self.out_proj = nn.Linear(config.d_model, config.d_model)
 
     def forward(
         self,
         hidden_states: torch.Tensor,
         attention_masks: dict[str, Any],
         encoder_hidden_states: torch.Tensor | None = None,
-        cache: EncoderDecoderCache | None = None,
+        cache: EncoderDecoderCache | SearchCache | None = None,
         **kwargs,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """
@@ -70,34 +60,24 @@ class DenseAttention(nn.Module):
             hidden_states (`torch.Tensor` of shape `(B, T, d_model)`): States of the queries.
             attention_masks (`dict`): Masks by name, see `build_attention_masks`.
             encoder_hidden_states (`torch.Tensor` of shape `(B, S, d_model)`, *optional*):
-                States of the keys in cross-attention; `None` is self-attention.
-            cache (`EncoderDecoderCache`, *optional*): Keys and values of earlier steps, extended in place.
+                States of the keys in cross-attention.
+            cache (`EncoderDecoderCache` or `SearchCache`, *optional*):
+                Keys and values of earlier steps, extended in place.
 
         Returns:
             `tuple`: states of shape `(B, T, d_model)`, and weights `(B, H, T, K)` where the backend returns them.
         """
+        if isinstance(cache, SearchCache):
+            query, stretches = heads_in_search(self, hidden_states, cache)
+            output = attend_stretches(query, stretches, attention_masks["dense"], self.scaling)
+            return self.out_proj(join_heads(output)), None
         query = self._split_heads(self.q_proj(hidden_states))
         key, value = self._keys_and_values(hidden_states, encoder_hidden_states, cache)
-        attend: Callable = ALL_ATTENTION_FUNCTIONS.get_interface(
-            self.config._attn_implementation, eager_attention_forward
-        )
-        attn_output, attn_weights = attend(
-            self,
-            query,
-            key,
-            value,
-            attention_masks["dense"],
-            scaling=self.scaling,
-            dropout=self.dropout if self.training else 0.0,
-            **kwargs,
-        )
+        attn_output, attn_weights = attend_dense(self, query, key, value, attention_masks["dense"], **kwargs)
         return self.out_proj(attn_output.flatten(2)), attn_weights
 
-    def _split_heads(self, states: torch.Tensor) -> torch.Tensor:
-        return states.unflatten(-1, (-1, self.head_dim)).transpose(1, 2)  # (B, H, L, D)
-
     def _keys_and_values(self, hidden_states, encoder_hidden_states, cache) -> tuple[torch.Tensor, torch.Tensor]:
-        if encoder_hidden_states is None:
+        if self.place != "cross":
             key, value = self._project(hidden_states)
             return (key, value) if cache is None else cache.self_attention_cache.update(key, value, self.layer_idx)
         if cache is None:
@@ -109,5 +89,23 @@ class DenseAttention(nn.Module):
         cache.is_updated[self.layer_idx] = True
         return cache.cross_attention_cache.update(key, value, self.layer_idx)
 
-    def _project(self, states: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        return self._split_heads(self.k_proj(states)), self._split_heads(self.v_proj(states))
+
+def attend_dense(
+    attention: AttentionHeads, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: Any, **kwargs
+) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """
+    Dense attention on the backend of the model.
+
+    Args:
+        attention (`AttentionHeads`): Whose heads they are.
+        query (`torch.Tensor` of shape `(B, H, T, D)`), key, value (`torch.Tensor` of shape `(B, H, K, D)`): Heads.
+        mask: In the format of the backend.
+
+    Returns:
+        `tuple`: states `(B, T, H, D)`, and weights `(B, H, T, K)` where the backend returns them.
+    """
+    attend: Callable = ALL_ATTENTION_FUNCTIONS.get_interface(
+        attention.config._attn_implementation, eager_attention_forward
+    )
+    dropout = attention.dropout if attention.training else 0.0
+    return attend(attention, query, key, value, mask, scaling=attention.scaling, dropout=dropout, **kwargs)

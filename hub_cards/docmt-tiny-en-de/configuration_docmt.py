@@ -17,10 +17,31 @@ SYSTEMS: dict[str, dict] = {
     "sentence-level": {"sequence_format": "sentence", "default_decoding": "sentence"},
     "concat-adj": {"sequence_format": "context_window", "context_sentences": 2, "default_decoding": "counted"},
     "concat-document": {"sequence_format": "document", "default_decoding": "counted"},
+    "lst-attn": {
+        "sequence_format": "document",
+        "default_decoding": "counted",
+        "encoder_self_attention": "long_short_term",
+        "decoder_self_attention": "long_short_term",
+    },
+    "window-attn": {
+        "sequence_format": "document",
+        "default_decoding": "sequential",
+        "max_part_tokens": None,
+        "encoder_self_attention": "window",
+        "decoder_self_attention": "window",
+        "cross_attention": "window",
+        "window_size": 20,
+        "position_encoding": "relative",
+    },
 }
 
-ATTENTION_KINDS = ("dense",)
-POSITION_KINDS = ("sinusoidal",)
+ATTENTION_KINDS = ("dense", "window", "long_short_term")
+POSITION_KINDS = ("sinusoidal", "relative")
+RELATIVE_HEADS = ("separate", "shared", "scalar")
+LST_MODES = ("shared", "heads")
+ALIGNMENTS = ("one2one", "linear", "ratio", "sent-align", "sent-linear")
+# those that need nothing of the target but what has been translated
+DECODING_ALIGNMENTS = ("one2one", "ratio", "sent-align")
 SEQUENCE_FORMATS = ("sentence", "context_window", "document")
 DECODING_MODES = ("sentence", "counted", "free", "sequential")
 PART_SPLITTINGS = ("balanced", "greedy")
@@ -64,9 +85,28 @@ class DocMTConfig(PreTrainedConfig):
         train_ratio (`float`, *optional*, defaults to 1.0):
             Source tokens per target token in the training documents, mean of ratios. Estimates target lengths.
         encoder_self_attention, decoder_self_attention, cross_attention (`str`, *optional*, defaults to `"dense"`):
-            Kind of attention in each place.
+            Kind of attention in each place: `"dense"`; `"window"`, see `window_size`; in self-attention also
+            `"long_short_term"`, the own sentence beside the whole sequence (Zhang et al. 2020).
+        window_size (`int`, *optional*):
+            Keys that window attention sees on each side of the query, or of the source position aligned with it, w.
+        alignment, training_alignment (`str`, *optional*, defaults to `"sent-align"` and `"linear"`):
+            Source position at the centre of the windows of cross-attention, in decoding and in training: `"one2one"`,
+            `"linear"`, `"ratio"`, `"sent-align"` or `"sent-linear"`, see `align`. Decoding does not know the lengths
+            of the target that `"linear"` and `"sent-linear"` need.
+        clip_alignment (`bool`, *optional*, defaults to `False`):
+            Keep `"sent-align"` within the source sentence where the target sentence is longer.
+        lst_mode (`str`, *optional*, defaults to `"shared"`):
+            How `"long_short_term"` joins its views: `"shared"`, both with all heads and an output projection of twice
+            the size, or `"heads"`, half of the heads each.
         position_encoding (`str`, *optional*, defaults to `"sinusoidal"`):
-            Kind of position information added to the embeddings.
+            Kind of position information: `"sinusoidal"`, added to the embeddings, or `"relative"`, learned for each
+            distance within the windows of self-attention, with nothing added to the embeddings.
+        relative_cross (`bool`, *optional*, defaults to `False`):
+            Learn relative positions in the windows of cross-attention too, of each key from the aligned source
+            position. Ours: in Herold and Ney (2023) such a window is a mere set of keys.
+        relative_heads (`str`, *optional*, defaults to `"separate"`):
+            Relative positions of each layer: `"separate"` vectors a head, vectors `"shared"` by the heads, or
+            `"scalar"`, one bias a head and distance.
         normalize_before (`bool`, *optional*, defaults to `False`):
             Pre-norm layers with a final LayerNorm on both stacks, in place of post-norm.
         scale_embedding (`bool`, *optional*, defaults to `True`):
@@ -122,7 +162,14 @@ class DocMTConfig(PreTrainedConfig):
     encoder_self_attention: str = "dense"
     decoder_self_attention: str = "dense"
     cross_attention: str = "dense"
+    window_size: int | None = None
+    alignment: str = "sent-align"
+    training_alignment: str = "linear"
+    clip_alignment: bool = False
+    lst_mode: str = "shared"
     position_encoding: str = "sinusoidal"
+    relative_heads: str = "separate"
+    relative_cross: bool = False
 
     # what a sequence holds
     sequence_format: str = "sentence"
@@ -157,6 +204,7 @@ class DocMTConfig(PreTrainedConfig):
     def __post_init__(self, **kwargs):
         self._check_choices()
         self._check_shape()
+        self._check_attention()
         self._check_format()
         if self.auto_map is None:
             self.auto_map = dict(_AUTO_MAP)
@@ -183,6 +231,19 @@ class DocMTConfig(PreTrainedConfig):
             raise ValueError(f"`name` must be one of {', '.join(map(repr, SYSTEMS))}, got {name!r}.")
         return cls(system=name, **{**SYSTEMS[name], **changes})
 
+    @property
+    def has_intervals(self) -> bool:
+        """Whether some attention is not dense: it needs padding on the right alone, and to know where that begins."""
+        kinds = {self.encoder_self_attention, self.decoder_self_attention, self.cross_attention}
+        return kinds != {"dense"}
+
+    @property
+    def window(self) -> int:
+        """`window_size` of a model that has windows."""
+        if self.window_size is None:
+            raise ValueError("`window_size` is needed by window attention, got None.")
+        return self.window_size
+
     def separator_ids(self) -> list[int]:
         """Ids of every token that separates two sentences: `<sep>`, and the indexed separators there are."""
         indexed = range(0)
@@ -194,8 +255,12 @@ class DocMTConfig(PreTrainedConfig):
         choices = {
             "encoder_self_attention": ATTENTION_KINDS,
             "decoder_self_attention": ATTENTION_KINDS,
-            "cross_attention": ATTENTION_KINDS,
+            "cross_attention": tuple(kind for kind in ATTENTION_KINDS if kind != "long_short_term"),
+            "alignment": DECODING_ALIGNMENTS,
+            "training_alignment": ALIGNMENTS,
+            "lst_mode": LST_MODES,
             "position_encoding": POSITION_KINDS,
+            "relative_heads": RELATIVE_HEADS,
             "sequence_format": SEQUENCE_FORMATS,
             "default_decoding": DECODING_MODES,
             "part_splitting": PART_SPLITTINGS,
@@ -218,6 +283,25 @@ class DocMTConfig(PreTrainedConfig):
         for name in ("dropout", "attention_dropout", "activation_dropout", "context_loss_weight"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"`{name}` must lie between 0 and 1, got {getattr(self, name)}.")
+
+    def _check_attention(self):
+        kinds = (self.encoder_self_attention, self.decoder_self_attention, self.cross_attention)
+        if "window" in kinds and (self.window_size is None or self.window_size < 0):
+            raise ValueError(f"`window_size` must be 0 or more for window attention, got {self.window_size}.")
+        if self.position_encoding == "relative" and kinds[:2] != ("window", "window"):
+            raise ValueError(
+                "`position_encoding='relative'` belongs to windows: use `encoder_self_attention='window'` and "
+                f"`decoder_self_attention='window'`, got {kinds[0]!r} and {kinds[1]!r}."
+            )
+        if self.relative_cross and (self.position_encoding != "relative" or self.cross_attention != "window"):
+            raise ValueError(
+                "`relative_cross=True` belongs to windows with relative positions: use `position_encoding='relative'` "
+                f"and `cross_attention='window'`, got {self.position_encoding!r} and {self.cross_attention!r}."
+            )
+        for side, kind in zip(("encoder", "decoder"), kinds, strict=False):
+            heads = getattr(self, f"{side}_attention_heads")
+            if kind == "long_short_term" and self.lst_mode == "heads" and heads % 2:
+                raise ValueError(f"`{side}_attention_heads` must be even for `lst_mode='heads'`, got {heads}.")
 
     def _check_format(self):
         if self.context_sentences < 0:

@@ -5,9 +5,10 @@ from difflib import get_close_matches
 from typing import Any
 
 from transformers import GenerationConfig
+from transformers.generation import GenerationMode
 from transformers.utils import logging
 
-from .configuration_docmt import DECODING_MODES, DocMTConfig
+from .configuration_docmt import DECODING_ALIGNMENTS, DECODING_MODES, DocMTConfig
 
 
 logger = logging.get_logger(__name__)
@@ -34,6 +35,7 @@ class DocumentOptions:
     target_context_sentences: int | None = None
     max_sentence_tokens: int | None = None
     min_sentence_tokens: int = 1
+    alignment: str | None = None
     batch_rows: int | None = None
     reuse_cache: bool = True
 
@@ -87,6 +89,15 @@ class DocumentOptions:
                 f"`min_sentence_tokens` must not exceed `max_sentence_tokens`, got {self.min_sentence_tokens} and "
                 f"{self.max_sentence_tokens}."
             )
+        if self.alignment is not None:
+            if config.cross_attention != "window":
+                raise ValueError(
+                    f"`alignment={self.alignment!r}` centres the windows of cross-attention, which is "
+                    f"{config.cross_attention!r} in system {config.system!r}: leave it out."
+                )
+            if self.alignment not in DECODING_ALIGNMENTS:
+                choices = ", ".join(map(repr, DECODING_ALIGNMENTS))
+                raise ValueError(f"`alignment` must be one of {choices} in decoding, got {self.alignment!r}.")
         self._check_context(config)
 
     def _check_context(self, config: DocMTConfig) -> None:
@@ -119,21 +130,24 @@ class DocumentOptions:
 @dataclass(frozen=True)
 class SearchSettings:
     """
-    What an internal call of the stock `generate()` needs to know.
+    What a search needs to know.
 
     Attributes:
         stock (`dict`): Keyword arguments of the stock `generate()`: every field of the generation config, resolved.
+        mode (`GenerationMode`): Kind of search that the options ask for.
         num_beams (`int`): Beams of a sequence.
         num_hypotheses (`int`): Hypotheses wanted of each sequence.
         length_penalty (`float`): Power of the length by which sentence scores are divided.
         no_repeat_ngram_size (`int`): See the stock option; 0 for off.
-        has_scores (`bool`): Whether sentence scores are wanted, one parallel decoder pass a call.
+        has_scores (`bool`): Whether sentence scores are wanted.
         keep_order (`bool`): Whether documents are translated from front to back, for a streamer.
         batch_rows (`int`, *optional*): Bound of sequences times beams.
+        alignment (`str`): Centre of the windows of cross-attention.
         logits_processor, stopping_criteria (`list`): Those of the caller.
     """
 
     stock: dict[str, Any]
+    mode: GenerationMode
     num_beams: int
     num_hypotheses: int
     length_penalty: float
@@ -141,6 +155,7 @@ class SearchSettings:
     has_scores: bool
     keep_order: bool
     batch_rows: int | None
+    alignment: str
     logits_processor: list
     stopping_criteria: list
 
@@ -163,6 +178,7 @@ class SearchSettings:
         }
         return cls(
             stock=stock,
+            mode=generation_config.get_generation_mode(),
             num_beams=generation_config.num_beams or 1,
             length_penalty=1.0 if generation_config.length_penalty is None else generation_config.length_penalty,
             no_repeat_ngram_size=generation_config.no_repeat_ngram_size or 0,

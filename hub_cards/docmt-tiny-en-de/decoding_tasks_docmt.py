@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from .configuration_docmt import DocMTConfig, required_token
-from .decoding_docmt import DecodingRequest, GeneratedSentence
 from .decoding_documents_docmt import DocumentJob, UnitTranslation, decoding_parts
 from .decoding_options_docmt import DocumentOptions
+from .decoding_requests_docmt import DecodingRequest, GeneratedSentence
 from .formatting_docmt import Window, context_window, format_sequence, separator_after
 from .logits_docmt import SentenceRule
 
@@ -134,10 +134,7 @@ def window_task(
     else:
         rules = [
             unit_rule(
-                job,
-                unit,
-                (eos if unit == window.last - 1 else separator_after(offset + index, config),),
-                options,
+                job, unit, (eos if unit == window.last - 1 else separator_after(offset + index, config),), options
             )
             for index, unit in enumerate(units)
         ]
@@ -188,12 +185,7 @@ def sequential_task(
     if config.sequence_format == "document" and options.source_context == "full":
         window = Window(first=part.start, last=part.stop, current=unit)
         prefix_units, target_bod = range(part.start, unit), False
-        separator_or_end = (
-            required_token(config, "eos_token_id")
-            if unit == part.stop - 1
-            else separator_after(len(prefix_units), config)
-        )
-        closing: tuple[int, ...] = (separator_or_end,)
+        closing = _due_closer(part, unit, config)
     else:
         window, prefix_units, target_bod = _sliding_window(part, unit, config, options)
         closing = _sliding_closers(len(prefix_units) + target_bod, config, options)
@@ -205,6 +197,21 @@ def sequential_task(
         max_new_tokens=rule.max_tokens + 1,
     )
     return DecodingTask(job, request, first=unit, current=unit, last=unit + 1)
+
+
+def continued_task(
+    job: DocumentJob, part: range, unit: int, config: DocMTConfig, options: DocumentOptions
+) -> DecodingTask:
+    """The next sentence of a part whose source and earlier translations the search holds already."""
+    rule = unit_rule(job, unit, _due_closer(part, unit, config), options)
+    request = DecodingRequest([], [], [rule], rule.max_tokens + 1)
+    return DecodingTask(job, request, first=unit, current=unit, last=unit + 1)
+
+
+def _due_closer(part: range, unit: int, config: DocMTConfig) -> tuple[int, ...]:
+    if unit == part.stop - 1:
+        return (required_token(config, "eos_token_id"),)
+    return (separator_after(unit - part.start, config),)
 
 
 def _sliding_window(

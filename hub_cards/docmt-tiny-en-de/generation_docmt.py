@@ -9,7 +9,7 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import GenerationConfig
 from transformers.generation import LogitsProcessorList, StoppingCriteriaList
 from transformers.generation.streamers import BaseStreamer
-from transformers.utils import ModelOutput
+from transformers.utils import ModelOutput, logging
 
 from .configuration_docmt import DocMTConfig
 from .decoding_docmt import decode_requests
@@ -19,6 +19,8 @@ from .decoding_sequential_docmt import decode_sequentially
 from .decoding_tasks_docmt import document_tasks
 from .formatting_docmt import neutral_to_sentences, sentences_to_neutral
 
+
+logger = logging.get_logger(__name__)
 
 # what a Trainer passes along; document decoding makes its own decoder inputs
 IGNORED_INPUTS = ("labels", "decoder_input_ids", "decoder_attention_mask", "num_items_in_batch")
@@ -82,6 +84,8 @@ class DocumentGenerationMixin:
     | `max_sentence_tokens`      | 1.2 J + 10    | tokens after which a sentence is ended; J: tokens of its source    |
     |                            |               | with the separator. `"free"` bounds the sum over the sentences     |
     | `min_sentence_tokens`      | 1             | tokens before which no sentence ends                               |
+    | `alignment`                | as configured | centre of the windows of cross-attention: `"sent-align"`,          |
+    |                            |               | `"one2one"` or `"ratio"`, see `align`                              |
     | `batch_rows`               | up to 128     | sequences times beams in one internal call. Sentences, blocks and  |
     |                            |               | parts of all documents are pooled: this bounds memory, the batch   |
     |                            |               | of documents need not be small                                     |
@@ -153,6 +157,21 @@ class DocumentGenerationMixin:
                 raise ValueError(
                     "`target_prefix` needs document decoding: with decoding=None pass `decoder_input_ids`."
                 )
+            if self.config.has_intervals:
+                if kwargs.get("use_cache") is None:
+                    logger.warning_once(
+                        f"The stock `generate()` keeps no states of system {self.config.system!r}: each step computes "
+                        "all tokens again. Translate documents with `decoding`, or pass use_cache=False to hide this."
+                    )
+                    kwargs["use_cache"] = False
+                # sentences are read off the source, which the stock search does not show to each step
+                if options.alignment is not None:
+                    kwargs["alignment"] = options.alignment
+                source = kwargs.get("input_ids", inputs)
+                kwargs.setdefault("encoder_input_ids", source)
+                if source is not None and "decoder_input_ids" not in kwargs:
+                    # what follows the end of a sequence counts as tokens, which nobody sees
+                    kwargs.setdefault("decoder_attention_mask", torch.ones_like(source[:, :1]))
             return self._stock_generate(
                 inputs=inputs,
                 generation_config=generation_config,
@@ -178,6 +197,7 @@ class DocumentGenerationMixin:
             has_scores=bool(resolved.return_dict_in_generate),
             keep_order=streamer is not None,
             batch_rows=options.batch_rows,
+            alignment=options.alignment or self.config.alignment,
             logits_processor=list(logits_processor or []),
             stopping_criteria=list(stopping_criteria or []),
         )

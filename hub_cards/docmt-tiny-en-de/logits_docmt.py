@@ -13,7 +13,7 @@ import torch
 from transformers.generation import LogitsProcessor
 
 from .configuration_docmt import DocMTConfig
-from .masking_docmt import is_separator
+from .sentences_docmt import is_separator
 
 
 @dataclass(frozen=True)
@@ -32,22 +32,24 @@ class SentenceRule:
     max_tokens: int
 
 
-def current_sentence(new_ids: torch.LongTensor, config: DocMTConfig) -> tuple[torch.LongTensor, torch.LongTensor]:
+def current_sentence(
+    ids: torch.LongTensor, prompt_lengths: torch.LongTensor, config: DocMTConfig
+) -> tuple[torch.LongTensor, torch.LongTensor]:
     """
     Where generated sequences stand.
 
     Args:
-        new_ids (`torch.LongTensor` of shape `(rows, T)`): Generated ids, without the prompt.
+        ids (`torch.LongTensor` of shape `(rows, T)`): Ids so far, the prompt included.
+        prompt_lengths (`torch.LongTensor` of shape `(rows, 1)` or `(1, 1)`): Columns of the prompt.
         config (`DocMTConfig`): Names the separators.
 
     Returns:
         `tuple(torch.LongTensor, torch.LongTensor)`: of shape `(rows,)` each, the index of the sentence that is being
         generated, from 0, and the column at which it starts.
     """
-    separators = is_separator(new_ids, config)
-    columns = torch.arange(1, new_ids.shape[1] + 1, device=new_ids.device)
-    # a column of zeros in front, for sequences without a token
-    starts = torch.nn.functional.pad(separators * columns, (1, 0)).amax(dim=-1)
+    columns = torch.arange(ids.shape[1], device=ids.device)
+    separators = is_separator(ids, config) & (columns >= prompt_lengths)
+    starts = torch.cat(((columns + 1) * separators, prompt_lengths.expand(len(ids), 1)), dim=1).amax(dim=-1)
     return separators.sum(dim=-1), starts
 
 
@@ -60,7 +62,8 @@ class SentenceRulesProcessor(LogitsProcessor):
             For each sequence of the batch, one rule a sentence; the last one holds for all further sentences.
         total_tokens (`Sequence[int | None]`):
             For each sequence, the number of new tokens after which `<eos>` alone is left; `None` for no such bound.
-        prompt_length (`int`): Columns of the decoder input that were given, padding included.
+        prompt_lengths (`Sequence[int]`):
+            For each sequence, columns of the decoder input that were given, padding included.
         config (`DocMTConfig`): Names the special tokens.
         num_beams (`int`): Rows of one sequence, which follow each other.
         device (`torch.device`): Where the scores are.
@@ -71,12 +74,12 @@ class SentenceRulesProcessor(LogitsProcessor):
         rules: Sequence[Sequence[SentenceRule]],
         total_tokens: Sequence[int | None],
         *,
-        prompt_length: int,
+        prompt_lengths: Sequence[int],
         config: DocMTConfig,
         num_beams: int,
         device: torch.device,
     ):
-        self.config, self.prompt_length = config, prompt_length
+        self.config = config
         most_sentences = max(len(row) for row in rules)
         most_closers = max(len(rule.closing_tokens) for row in rules for rule in row)
         padded = [[*row, *[row[-1]] * (most_sentences - len(row))] for row in rules]
@@ -84,6 +87,7 @@ class SentenceRulesProcessor(LogitsProcessor):
         def table(entries: list) -> torch.LongTensor:
             return torch.tensor(entries, device=device).repeat_interleave(num_beams, dim=0)
 
+        self.prompt_lengths = table(list(prompt_lengths))[:, None]  # (rows, 1)
         self.min_tokens = table([[rule.min_tokens for rule in row] for row in padded])  # (rows, sentences)
         self.max_tokens = table([[rule.max_tokens for rule in row] for row in padded])
         # a missing closing token repeats the first one, which changes nothing
@@ -108,13 +112,12 @@ class SentenceRulesProcessor(LogitsProcessor):
 
     def __call__(self, input_ids: torch.LongTensor, scores: torch.FloatTensor) -> torch.FloatTensor:
         """Scores `(rows, V)` with minus infinity at every token that the rules exclude."""
-        new_ids = input_ids[:, self.prompt_length :]
-        sentence, start = current_sentence(new_ids, self.config)
-        length = new_ids.shape[1] - start
+        sentence, start = current_sentence(input_ids, self.prompt_lengths, self.config)
+        length = input_ids.shape[1] - start
         row = torch.arange(len(sentence), device=scores.device)
         sentence = sentence.clamp(max=self.max_tokens.shape[1] - 1)
 
-        is_at_end = new_ids.shape[1] >= self.total_tokens
+        is_at_end = input_ids.shape[1] - self.prompt_lengths[:, 0] >= self.total_tokens
         must_close = (length >= self.max_tokens[row, sentence]) | is_at_end
         may_close = (length >= self.min_tokens[row, sentence]) | must_close
         closing_tokens = self.closing_tokens[row, sentence]  # (rows, closers)
@@ -132,23 +135,34 @@ class SentenceNoRepeatNGramProcessor(LogitsProcessor):
 
     Args:
         ngram_size (`int`): No n-gram of this size occurs twice in a sentence.
-        prompt_length (`int`): Columns of the decoder input that were given.
+        prompt_lengths (`Sequence[int]`): For each sequence, columns of the decoder input that were given.
         config (`DocMTConfig`): Names the separators.
+        num_beams (`int`): Rows of one sequence, which follow each other.
+        device (`torch.device`): Where the scores are.
     """
 
-    def __init__(self, ngram_size: int, *, prompt_length: int, config: DocMTConfig):
-        self.ngram_size, self.prompt_length, self.config = ngram_size, prompt_length, config
+    def __init__(
+        self,
+        ngram_size: int,
+        *,
+        prompt_lengths: Sequence[int],
+        config: DocMTConfig,
+        num_beams: int,
+        device: torch.device,
+    ):
+        self.ngram_size, self.config = ngram_size, config
+        lengths = torch.tensor(list(prompt_lengths), device=device)
+        self.prompt_lengths = lengths.repeat_interleave(num_beams)[:, None]  # (rows, 1)
 
     def __call__(self, input_ids: torch.LongTensor, scores: torch.FloatTensor) -> torch.FloatTensor:
         """Scores `(rows, V)` with minus infinity at every token that would repeat an n-gram of the sentence."""
-        new_ids = input_ids[:, self.prompt_length :]
         size = self.ngram_size
-        if new_ids.shape[1] < size:
+        if input_ids.shape[1] < size:
             return scores
-        _, start = current_sentence(new_ids, self.config)
-        ngrams = new_ids.unfold(1, size, 1)  # (rows, T - size + 1, size)
-        last = new_ids[:, new_ids.shape[1] - size + 1 :]  # (rows, size - 1)
-        columns = torch.arange(ngrams.shape[1], device=new_ids.device)
+        _, start = current_sentence(input_ids, self.prompt_lengths, self.config)
+        ngrams = input_ids.unfold(1, size, 1)  # (rows, T - size + 1, size)
+        last = input_ids[:, input_ids.shape[1] - size + 1 :]  # (rows, size - 1)
+        columns = torch.arange(ngrams.shape[1], device=input_ids.device)
         repeated = (ngrams[..., :-1] == last[:, None]).all(dim=-1) & (columns >= start[:, None])
         counts = torch.zeros_like(scores).scatter_add(1, ngrams[..., -1], repeated.to(scores.dtype))
         return scores.masked_fill(counts > 0, -torch.inf)

@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 from .configuration_docmt import DocMTConfig
-from .masking_docmt import source_sentence_ids
+from .sentences_docmt import source_sentence_ids
 
 
 def translation_loss(

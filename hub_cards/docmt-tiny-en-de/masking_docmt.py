@@ -1,84 +1,185 @@
-"""Who may see whom: sentence ids read from token ids, and the attention masks of a batch."""
+"""
+Who may see whom: the masks of a batch, one builder a visibility rule.
+
+Dense rules are masks of Transformers. The others are intervals: query t sees the keys lo[t]..hi[t] of the flat row of
+a batch, and their mask is a plan of interval attention.
+"""
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from transformers.cache_utils import EncoderDecoderCache
 from transformers.masking_utils import create_bidirectional_mask, create_causal_mask
 
+from .alignment_docmt import SourceSentences, TargetPlaces, align
 from .configuration_docmt import DocMTConfig
+from .interval_plan_docmt import IntervalPlan
+from .packing_docmt import TokenLayout
+from .sentences_docmt import source_sentence_ids, target_sentence_ids
 
 
-def is_separator(ids: torch.LongTensor, config: DocMTConfig) -> torch.BoolTensor:
-    """True at `<sep>` and at the indexed separators; same shape as `ids`."""
-    first, count = config.first_separator_token_id, config.num_indexed_separators
-    found = torch.zeros_like(ids, dtype=torch.bool) if config.sep_token_id is None else ids == config.sep_token_id
-    return found if first is None else found | ((ids >= first) & (ids < first + count))
-
-
-def source_sentence_ids(ids: torch.LongTensor, config: DocMTConfig) -> torch.LongTensor:
+@dataclass
+class MaskInputs:
     """
-    Index of each token's sentence, from 0: separators strictly before it, so a separator belongs to what it closes.
+    What the rules read.
 
     Args:
-        ids (`torch.LongTensor` of shape `(B, S)`): Source ids, or labels, where entry i is what query i predicts.
-        config (`DocMTConfig`): Names the separators.
+        place (`str`): `"encoder"`, `"decoder"` (causal) or `"cross"`.
+        config (`DocMTConfig`): The model.
+        hidden_states (`torch.Tensor` of shape `(B, T, d_model)`): States of the queries, padded.
+        attention_mask (`torch.Tensor` of shape `(B, K)`, *optional*): 1 at keys that are tokens.
+        encoder_hidden_states (`torch.Tensor` of shape `(B, K, d_model)`, *optional*): Source states (cross).
+        cache (`EncoderDecoderCache`, *optional*): Keys and values of earlier steps (decoder).
+        queries, keys (`TokenLayout`, *optional*): Flat rows of queries and keys; for intervals.
+        query_ids, key_ids (`torch.LongTensor` of shapes `(B, T)` and `(B, K)`, *optional*):
+            Token ids; for rules that know sentences.
+        alignment (`str`, *optional*): Which source position a target position is aligned with; for windows (cross).
     """
-    separators = is_separator(ids, config).long()
-    return separators.cumsum(dim=-1) - separators
+
+    place: str
+    config: DocMTConfig
+    hidden_states: torch.Tensor
+    attention_mask: torch.Tensor | None = None
+    encoder_hidden_states: torch.Tensor | None = None
+    cache: EncoderDecoderCache | None = None
+    queries: TokenLayout | None = None
+    keys: TokenLayout | None = None
+    query_ids: torch.LongTensor | None = None
+    key_ids: torch.LongTensor | None = None
+    alignment: str | None = None
 
 
-def target_sentence_ids(
-    decoder_input_ids: torch.LongTensor, config: DocMTConfig, past_separators: torch.LongTensor | None = None
-) -> torch.LongTensor:
-    """
-    Index of the sentence that each decoder query predicts: separators up to and including its input token.
-
-    Args:
-        decoder_input_ids (`torch.LongTensor` of shape `(B, T)`): Decoder input.
-        config (`DocMTConfig`): Names the separators.
-        past_separators (`torch.LongTensor` of shape `(B,)`, *optional*): Separators in the cached past.
-    """
-    sentence_ids = is_separator(decoder_input_ids, config).long().cumsum(dim=-1)
-    return sentence_ids if past_separators is None else sentence_ids + past_separators[:, None]
-
-
-def _dense_mask(
-    place: str,
-    *,
-    config: DocMTConfig,
-    hidden_states: torch.Tensor,
-    attention_mask: torch.Tensor | None,
-    encoder_hidden_states: torch.Tensor | None = None,
-    cache: EncoderDecoderCache | None = None,
-):
-    if place == "decoder":
-        own = None if cache is None else cache.self_attention_cache
-        return create_causal_mask(config=config, inputs_embeds=hidden_states, attention_mask=attention_mask, cache=own)
+def _dense_mask(inputs: MaskInputs) -> Any:
+    if inputs.place == "decoder":
+        return create_causal_mask(
+            config=inputs.config,
+            inputs_embeds=inputs.hidden_states,
+            attention_mask=inputs.attention_mask,
+            cache=None if inputs.cache is None else inputs.cache.self_attention_cache,
+        )
     return create_bidirectional_mask(
-        config=config,
-        inputs_embeds=hidden_states,
-        attention_mask=attention_mask,
-        encoder_hidden_states=encoder_hidden_states,
+        config=inputs.config,
+        inputs_embeds=inputs.hidden_states,
+        attention_mask=inputs.attention_mask,
+        encoder_hidden_states=inputs.encoder_hidden_states,
     )
 
 
+def _window_plan(inputs: MaskInputs) -> IntervalPlan:
+    """Keys at most `window_size` away from the query itself, or from the source position aligned with it."""
+    queries, keys = _layouts(inputs)
+    centers = _aligned_positions(inputs) if inputs.place == "cross" else queries.positions
+    low = np.maximum(centers - inputs.config.window, 0)
+    high = np.minimum(centers + inputs.config.window, keys.lengths[queries.documents] - 1)
+    if inputs.place == "decoder":
+        high = queries.positions
+    return _plan(low, high, queries, keys, centers)
+
+
+def _sentence_plan(inputs: MaskInputs) -> IntervalPlan:
+    """Keys of the query's own sentence; in the decoder, up to the query."""
+    queries, keys = _layouts(inputs)
+    if inputs.place == "decoder":
+        first = queries.positions - _target_places(inputs).places
+        return _plan(first, queries.positions, queries, keys)
+    sentences = queries.pack_array(source_sentence_ids(_ids(inputs.key_ids, inputs), inputs.config))
+    places, lengths = _places(sentences, queries)
+    first = queries.positions - places
+    return _plan(first, first + lengths - 1, queries, keys)
+
+
 # one entry a visibility rule; an attention class names those it reads in `mask_names`
-MASK_BUILDERS: dict[str, Callable] = {"dense": _dense_mask}
+MASK_BUILDERS: dict[str, Callable[[MaskInputs], Any]] = {
+    "dense": _dense_mask,
+    "window": _window_plan,
+    "sentence": _sentence_plan,
+}
+# rules whose mask is an `IntervalPlan`
+INTERVAL_RULES = frozenset(MASK_BUILDERS) - {"dense"}
 
 
-def build_attention_masks(names: Iterable[str], place: str, **tensors) -> dict[str, Any]:
+def build_attention_masks(names: Iterable[str], inputs: MaskInputs) -> dict[str, Any]:
     """
     Build the masks of a batch once, for all layers that share them.
 
     Args:
         names (`Iterable[str]`): Masks wanted, keys of `MASK_BUILDERS`.
-        place (`str`): `"encoder"`, `"decoder"` (causal) or `"cross"`.
-        tensors: What the rules read: `config`, `hidden_states` of the queries, `attention_mask` of the keys,
-            `encoder_hidden_states` (cross), `cache` (decoder).
+        inputs (`MaskInputs`): What the rules read.
 
     Returns:
-        `dict`: masks by name, in the format of the attention backend in use; `None` where everything is visible.
+        `dict`: masks by name. Dense ones are in the format of the attention backend in use, `None` where everything is
+        visible; the others are plans.
     """
-    return {name: MASK_BUILDERS[name](place, **tensors) for name in sorted(set(names))}
+    return {name: MASK_BUILDERS[name](inputs) for name in sorted(set(names))}
+
+
+def _layouts(inputs: MaskInputs) -> tuple[TokenLayout, TokenLayout]:
+    if inputs.cache is not None:
+        raise ValueError(
+            "Attention within intervals keeps no cache of the stock `generate()`: call it with `use_cache=False`, or "
+            "translate documents (`decoding` other than None), which has a cache of its own."
+        )
+    if inputs.queries is None or inputs.keys is None:
+        raise ValueError("Attention within intervals needs the layouts of queries and keys.")
+    return inputs.queries, inputs.keys
+
+
+def _ids(ids: torch.LongTensor | None, inputs: MaskInputs) -> torch.LongTensor:
+    if ids is None:
+        side = "input_ids" if inputs.place == "encoder" else "input_ids` and `decoder_input_ids"
+        raise ValueError(
+            f"`{side}` are needed by system {inputs.config.system!r}, which reads the sentences from them: give them "
+            "together with embeddings or `encoder_outputs`."
+        )
+    return ids
+
+
+def _places(sentences: np.ndarray, layout: TokenLayout) -> tuple[np.ndarray, np.ndarray]:
+    """Position of each token in its sentence, and length of that sentence, from the numbers of the sentences."""
+    is_first = (np.diff(sentences, prepend=-1) != 0) | (layout.positions == 0)
+    first = np.flatnonzero(is_first)
+    sentence = np.cumsum(is_first) - 1  # among all of the row
+    # padding counts in no sentence
+    lengths = np.add.reduceat(layout.is_token.astype(np.int64), first) if len(first) else first
+    return np.arange(len(sentences)) - first[sentence], lengths[sentence]
+
+
+def _target_places(inputs: MaskInputs) -> TargetPlaces:
+    queries, _ = _layouts(inputs)
+    sentences = queries.pack_array(target_sentence_ids(_ids(inputs.query_ids, inputs), inputs.config))
+    places, lengths = _places(sentences, queries)
+    return TargetPlaces(
+        documents=queries.documents,
+        positions=queries.positions,
+        sentences=sentences,
+        places=places,
+        lengths=np.maximum(queries.lengths[queries.documents], 1),
+        sentence_lengths=np.maximum(lengths, 1),
+    )
+
+
+def _aligned_positions(inputs: MaskInputs) -> np.ndarray:
+    queries, keys = _layouts(inputs)
+    if inputs.alignment in ("sent-align", "sent-linear"):
+        source = SourceSentences.from_ids(_ids(inputs.key_ids, inputs), keys.lengths, inputs.config)
+        return align(inputs.alignment, source, _target_places(inputs), inputs.config)
+    # one sentence: the other alignments do not look
+    source = SourceSentences(np.zeros((len(keys.lengths), 1), int), np.ones_like(keys.lengths), keys.lengths)
+    lengths = np.maximum(queries.lengths[queries.documents], 1)
+    target = TargetPlaces(queries.documents, queries.positions, 0 * queries.positions, queries.positions, lengths)
+    return align(str(inputs.alignment), source, target, inputs.config)
+
+
+def _plan(
+    low: np.ndarray, high: np.ndarray, queries: TokenLayout, keys: TokenLayout, centers: np.ndarray | None = None
+) -> IntervalPlan:
+    """The plan of bounds that count in the document of each query, as `centers` do; padding sees nothing."""
+    start = keys.starts[queries.documents]
+    high = np.where(queries.is_token, high, low - 1)
+    positions = start + (queries.positions if centers is None else centers)
+    return IntervalPlan.build(
+        start + low, start + high, len(keys.documents), query_positions=positions, device=keys.device
+    )

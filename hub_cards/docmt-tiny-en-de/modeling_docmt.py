@@ -10,6 +10,7 @@ Shapes: `B` sequences in a batch · `S` source tokens · `T` target tokens · `H
 """
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -30,15 +31,24 @@ from transformers.utils.generic import can_return_tuple, merge_with_config_defau
 from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
 from .attention_dense import DenseAttention
+from .attention_heads import AttentionHeads
+from .attention_long_short_term import LongShortTermAttention
+from .attention_window import WindowAttention
+from .cache_docmt import SearchCache
 from .configuration_docmt import DocMTConfig
 from .generation_docmt import DocumentGenerationMixin
 from .loss_docmt import translation_loss
-from .masking_docmt import build_attention_masks
+from .masking_docmt import INTERVAL_RULES, MaskInputs, build_attention_masks
+from .packing_docmt import TokenLayout
 from .positions_docmt import sinusoids
 
 
 # one class a kind of attention, all with the interface of `DenseAttention`
-ATTENTION_CLASSES = {"dense": DenseAttention}
+ATTENTION_CLASSES = {
+    "dense": DenseAttention,
+    "window": WindowAttention,
+    "long_short_term": LongShortTermAttention,
+}
 
 
 class DocMTEncoderLayer(GradientCheckpointingLayer):
@@ -50,7 +60,7 @@ class DocMTEncoderLayer(GradientCheckpointingLayer):
         self.dropout = config.dropout
         self.activation_dropout = config.activation_dropout
         self.self_attn = ATTENTION_CLASSES[config.encoder_self_attention](
-            config, config.encoder_attention_heads, layer_idx
+            config, config.encoder_attention_heads, layer_idx, place="encoder"
         )
         self.self_attn_layer_norm = nn.LayerNorm(config.d_model)
         self.activation_fn = ACT2FN[config.activation_function]
@@ -79,11 +89,11 @@ class DocMTDecoderLayer(GradientCheckpointingLayer):
         self.dropout = config.dropout
         self.activation_dropout = config.activation_dropout
         self.self_attn = ATTENTION_CLASSES[config.decoder_self_attention](
-            config, config.decoder_attention_heads, layer_idx, is_causal=True
+            config, config.decoder_attention_heads, layer_idx, place="decoder"
         )
         self.self_attn_layer_norm = nn.LayerNorm(config.d_model)
         self.encoder_attn = ATTENTION_CLASSES[config.cross_attention](
-            config, config.decoder_attention_heads, layer_idx
+            config, config.decoder_attention_heads, layer_idx, place="cross"
         )
         self.encoder_attn_layer_norm = nn.LayerNorm(config.d_model)
         self.activation_fn = ACT2FN[config.activation_function]
@@ -96,9 +106,9 @@ class DocMTDecoderLayer(GradientCheckpointingLayer):
         self,
         hidden_states: torch.Tensor,
         attention_masks: dict[str, Any],
-        encoder_hidden_states: torch.Tensor,
+        encoder_hidden_states: torch.Tensor | None,
         encoder_attention_masks: dict[str, Any],
-        cache: EncoderDecoderCache | None = None,
+        cache: EncoderDecoderCache | SearchCache | None = None,
         **kwargs,
     ) -> torch.Tensor:
         """Target states `(B, T, d_model)` and source states `(B, S, d_model)` to target states."""
@@ -145,7 +155,11 @@ class DocMTPreTrainedModel(PreTrainedModel):
     _no_split_modules = ["DocMTEncoderLayer", "DocMTDecoderLayer"]
     _supports_sdpa = True
     _supports_flex_attn = True
-    _can_compile_fullgraph = True
+
+    @property
+    def _can_compile_fullgraph(self) -> bool:
+        # plans of intervals are built outside of the graph
+        return not self.config.has_intervals
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module):
@@ -153,6 +167,8 @@ class DocMTPreTrainedModel(PreTrainedModel):
         Embeddings N(0, 1 / d_model) with a zero pad row and Xavier elsewhere, as in fairseq's Transformer; with
         `config.init_std`, N(0, init_std^2) for all, as in Marian models.
         """
+        if isinstance(module, WindowAttention) and module.relative_keys is not None:
+            init.normal_(module.relative_keys, mean=0.0, std=self.config.init_std or self.config.d_model**-0.5)
         if self.config.init_std is not None or not isinstance(module, nn.Linear | nn.Embedding):
             super()._init_weights(module)
         elif isinstance(module, nn.Linear):
@@ -183,15 +199,29 @@ class DocMTStack(DocMTPreTrainedModel):
 
     def embed(self, input_ids, inputs_embeds, position_ids, past_length: int = 0) -> torch.Tensor:
         """Scaled token embeddings plus positions, `(B, L, d_model)`; by default these count on from `past_length`."""
-        if (input_ids is None) == (inputs_embeds is None):
+        # beside embeddings, systems that know sentences read these off the ids
+        is_redundant = inputs_embeds is not None and not self.config.has_intervals
+        if (input_ids is None) == (inputs_embeds is None) and (input_ids is None or is_redundant):
             raise ValueError("Give exactly one of `input_ids` and `inputs_embeds` (or of their decoder versions).")
         if inputs_embeds is None:
             inputs_embeds = self.embed_tokens(input_ids)
+        hidden_states = inputs_embeds * self.embed_scale
+        if self.config.position_encoding != "sinusoidal":
+            return nn.functional.dropout(hidden_states, self.config.dropout, self.training)
         if position_ids is None:
             position_ids = torch.arange(inputs_embeds.shape[1], device=inputs_embeds.device)[None] + past_length
         positions = sinusoids(position_ids, self.config.d_model, inputs_embeds.dtype)
-        hidden_states = inputs_embeds * self.embed_scale + positions
-        return nn.functional.dropout(hidden_states, self.config.dropout, self.training)
+        return nn.functional.dropout(hidden_states + positions, self.config.dropout, self.training)
+
+    def is_packed(self, mask_names: Iterable[str], kwargs: dict[str, Any]) -> bool:
+        """
+        Whether the layers get the tokens of a batch in one row without padding.
+
+        They do where all rules are intervals and nobody asks for what goes on in between.
+        """
+        flags = ("output_hidden_states", "output_attentions")
+        shows = any(kwargs.get(name, getattr(self.config, name, False)) for name in flags)
+        return INTERVAL_RULES.issuperset(mask_names) and self.config._attn_implementation != "eager" and not shows
 
     def normalize(self, hidden_states: torch.Tensor) -> torch.Tensor:
         """The final LayerNorm of a pre-norm stack; post-norm stacks have none."""
@@ -203,7 +233,7 @@ class DocMTEncoder(DocMTStack):
 
     _can_record_outputs = {
         "hidden_states": DocMTEncoderLayer,
-        "attentions": OutputRecorder(DenseAttention, index=1, layer_name="self_attn"),
+        "attentions": OutputRecorder(AttentionHeads, index=1, layer_name="self_attn"),
     }
 
     def __init__(self, config: DocMTConfig):
@@ -218,26 +248,31 @@ class DocMTEncoder(DocMTStack):
         input_ids: torch.LongTensor | None = None,
         attention_mask: torch.Tensor | None = None,
         inputs_embeds: torch.Tensor | None = None,
+        position_ids: torch.LongTensor | None = None,
         **kwargs,
     ) -> BaseModelOutput:
         r"""
         Args:
             input_ids (`torch.LongTensor` of shape `(batch_size, source_length)`): Formatted source ids.
             attention_mask (`torch.Tensor` of the same shape, *optional*): 1 at tokens, 0 at padding (on the right).
+            position_ids (`torch.LongTensor` of the same shape, *optional*): Positions, for pieces; from 0 by default.
             inputs_embeds (`torch.Tensor` of shape `(batch_size, source_length, d_model)`, *optional*):
                 Embeddings in place of ids.
         """
-        hidden_states = self.embed(input_ids, inputs_embeds, position_ids=None)
-        masks = build_attention_masks(
-            (name for layer in self.layers for name in layer.self_attn.mask_names),
-            "encoder",
-            config=self.config,
-            hidden_states=hidden_states,
-            attention_mask=attention_mask,
-        )
+        hidden_states = self.embed(input_ids, inputs_embeds, position_ids)
+        names = {name for layer in self.layers for name in layer.self_attn.mask_names}
+        inputs = MaskInputs("encoder", self.config, hidden_states, attention_mask, key_ids=input_ids)
+        is_packed = self.is_packed(names, kwargs)
+        if not INTERVAL_RULES.isdisjoint(names):
+            layout = TokenLayout.from_mask(attention_mask, hidden_states.shape[:2], hidden_states.device, is_packed)
+            inputs.queries = inputs.keys = layout
+        masks = build_attention_masks(names, inputs)
+        if is_packed:
+            hidden_states = layout.pack(hidden_states)
         for layer in self.layers:
             hidden_states = layer(hidden_states, masks, **kwargs)
-        return BaseModelOutput(last_hidden_state=self.normalize(hidden_states))
+        hidden_states = self.normalize(hidden_states)
+        return BaseModelOutput(last_hidden_state=layout.unpack(hidden_states) if is_packed else hidden_states)
 
 
 class DocMTDecoder(DocMTStack):
@@ -245,8 +280,8 @@ class DocMTDecoder(DocMTStack):
 
     _can_record_outputs = {
         "hidden_states": DocMTDecoderLayer,
-        "attentions": OutputRecorder(DenseAttention, index=1, layer_name="self_attn"),
-        "cross_attentions": OutputRecorder(DenseAttention, index=1, layer_name="encoder_attn"),
+        "attentions": OutputRecorder(AttentionHeads, index=1, layer_name="self_attn"),
+        "cross_attentions": OutputRecorder(AttentionHeads, index=1, layer_name="encoder_attn"),
     }
 
     def __init__(self, config: DocMTConfig):
@@ -260,12 +295,14 @@ class DocMTDecoder(DocMTStack):
         self,
         input_ids: torch.LongTensor | None = None,
         attention_mask: torch.Tensor | None = None,
-        encoder_hidden_states: torch.Tensor | None = None,
+        encoder_hidden_states: Any = None,
         encoder_attention_mask: torch.Tensor | None = None,
-        cache: EncoderDecoderCache | None = None,
+        cache: EncoderDecoderCache | SearchCache | None = None,
         inputs_embeds: torch.Tensor | None = None,
         use_cache: bool | None = None,
         position_ids: torch.LongTensor | None = None,
+        encoder_input_ids: torch.LongTensor | None = None,
+        alignment: str | None = None,
         **kwargs,
     ) -> BaseModelOutputWithPastAndCrossAttentions:
         r"""
@@ -273,39 +310,74 @@ class DocMTDecoder(DocMTStack):
             input_ids (`torch.LongTensor` of shape `(batch_size, target_length)`): Decoder input behind the cache.
             attention_mask (`torch.Tensor` of shape `(batch_size, past_length + target_length)`, *optional*):
                 1 at tokens, 0 at padding, cached positions included.
-            encoder_hidden_states (`torch.Tensor` of shape `(batch_size, source_length, d_model)`): Source states.
+            encoder_hidden_states (`torch.Tensor` of shape `(batch_size, source_length, d_model)`, *optional*):
+                Source states; a `SearchCache` holds them itself.
             encoder_attention_mask (`torch.Tensor` of shape `(batch_size, source_length)`, *optional*): Source padding.
-            cache (`EncoderDecoderCache`, *optional*): Keys and values of earlier steps.
+            cache (`EncoderDecoderCache` or `SearchCache`, *optional*):
+                Keys and values of earlier steps. With a `SearchCache`, of document decoding, give `position_ids`.
             inputs_embeds (`torch.Tensor` of shape `(batch_size, target_length, d_model)`, *optional*):
                 Embeddings in place of ids.
             use_cache (`bool`, *optional*): Whether to return a cache.
             position_ids (`torch.LongTensor` of shape `(batch_size, target_length)`, *optional*):
                 Positions from 0; needed where the mask has holes. Defaults to counting on from the cache.
+            encoder_input_ids (`torch.LongTensor` of shape `(batch_size, source_length)`, *optional*):
+                Source ids, from which windows that follow the sentences read where these begin.
+            alignment (`str`, *optional*): Centre of the windows of cross-attention, in place of `config.alignment`.
         """
-        if use_cache and cache is None:
+        if use_cache and cache is None and not self.config.has_intervals:
             view = self.config.get_text_config(decoder=True)
             cache = EncoderDecoderCache(DynamicCache(config=view), DynamicCache(config=view))
-        past_length = 0 if cache is None else cache.get_seq_length()
-        hidden_states = self.embed(input_ids, inputs_embeds, position_ids, past_length)
-        self_masks = build_attention_masks(
-            (name for layer in self.layers for name in layer.self_attn.mask_names),
-            "decoder",
-            config=self.config,
-            hidden_states=hidden_states,
-            attention_mask=attention_mask,
-            cache=cache,
-        )
-        cross_masks = build_attention_masks(
-            (name for layer in self.layers for name in layer.encoder_attn.mask_names),
-            "cross",
-            config=self.config,
-            hidden_states=hidden_states,
-            attention_mask=encoder_attention_mask,
-            encoder_hidden_states=encoder_hidden_states,
-        )
+        names = {name for layer in self.layers for name in layer.self_attn.mask_names}
+        cross_names = {name for layer in self.layers for name in layer.encoder_attn.mask_names}
+        is_packed = False
+        if isinstance(cache, SearchCache):
+            hidden_states = self.embed(input_ids, inputs_embeds, position_ids)
+            self_masks, cross_masks = cache.masks("decoder", names), cache.masks("cross", cross_names)
+        else:
+            past_length = 0 if cache is None else cache.get_seq_length()
+            hidden_states = self.embed(input_ids, inputs_embeds, position_ids, past_length)
+            inputs = MaskInputs("decoder", self.config, hidden_states, attention_mask, cache=cache)
+            inputs.query_ids = inputs.key_ids = input_ids
+            cross_inputs = MaskInputs("cross", self.config, hidden_states, encoder_attention_mask)
+            cross_inputs.encoder_hidden_states, cross_inputs.cache = encoder_hidden_states, cache
+            cross_inputs.query_ids, cross_inputs.key_ids = input_ids, encoder_input_ids
+            cross_inputs.alignment = alignment or self.config.alignment
+            if not INTERVAL_RULES.isdisjoint(names | cross_names):
+                is_packed = self.is_packed(names | cross_names, kwargs)
+                target, source = self._layouts(inputs, cross_inputs, encoder_hidden_states, is_packed)
+            self_masks = build_attention_masks(names, inputs)
+            cross_masks = build_attention_masks(cross_names, cross_inputs)
+            if is_packed:
+                hidden_states, encoder_hidden_states = target.pack(hidden_states), source.pack(encoder_hidden_states)
         for layer in self.layers:
             hidden_states = layer(hidden_states, self_masks, encoder_hidden_states, cross_masks, cache=cache, **kwargs)
-        return BaseModelOutputWithPastAndCrossAttentions(last_hidden_state=self.normalize(hidden_states), cache=cache)
+        hidden_states = self.normalize(hidden_states)
+        return BaseModelOutputWithPastAndCrossAttentions(
+            last_hidden_state=target.unpack(hidden_states) if is_packed else hidden_states, cache=cache
+        )
+
+    def _layouts(
+        self, inputs: MaskInputs, cross_inputs: MaskInputs, encoder_hidden_states: torch.Tensor, is_packed: bool
+    ) -> tuple[TokenLayout, TokenLayout]:
+        """Rows of the target and of the source, for rules that are intervals; the inputs receive them."""
+        hidden_states = inputs.hidden_states
+        ids, pad = inputs.query_ids, self.config.pad_token_id
+        if inputs.attention_mask is None and ids is not None and ids.shape[1] > 1 and (ids[:, -1] == pad).any():
+            raise ValueError(
+                "`decoder_attention_mask` is needed by attention within intervals where targets are padded, got None "
+                "and `decoder_input_ids` that end in padding. It is made from `labels` where they are given."
+            )
+        target = TokenLayout.from_mask(inputs.attention_mask, hidden_states.shape[:2], hidden_states.device, is_packed)
+        source = TokenLayout.from_mask(
+            cross_inputs.attention_mask, encoder_hidden_states.shape[:2], hidden_states.device, is_packed
+        )
+        inputs.queries = inputs.keys = cross_inputs.queries = target
+        cross_inputs.keys = source
+        return target, source
+
+    def project_source(self, encoder_hidden_states: torch.Tensor) -> torch.Tensor:
+        """Keys and values of all layers for source states `(B, S, d_model)`: `(2, decoder_layers, B, H, S, D)`."""
+        return torch.stack([layer.encoder_attn.project_source(encoder_hidden_states) for layer in self.layers], dim=1)
 
 
 class DocMTModel(DocMTPreTrainedModel):
@@ -338,14 +410,18 @@ class DocMTModel(DocMTPreTrainedModel):
         decoder_attention_mask: torch.Tensor | None = None,
         decoder_position_ids: torch.LongTensor | None = None,
         encoder_outputs: BaseModelOutput | tuple | None = None,
-        cache: EncoderDecoderCache | None = None,
+        cache: EncoderDecoderCache | SearchCache | None = None,
         inputs_embeds: torch.Tensor | None = None,
         decoder_inputs_embeds: torch.Tensor | None = None,
         use_cache: bool | None = None,
+        encoder_input_ids: torch.LongTensor | None = None,
+        alignment: str | None = None,
         **kwargs,
     ) -> Seq2SeqModelOutput:
         """Arguments as in [`DocMTForConditionalGeneration.forward`], without the labels."""
-        if encoder_outputs is None:
+        if isinstance(cache, SearchCache):
+            encoded = BaseModelOutput()  # the cache holds the source
+        elif encoder_outputs is None:
             encoded = self.encoder(
                 input_ids=input_ids, attention_mask=attention_mask, inputs_embeds=inputs_embeds, **kwargs
             )
@@ -360,6 +436,8 @@ class DocMTModel(DocMTPreTrainedModel):
             inputs_embeds=decoder_inputs_embeds,
             use_cache=use_cache,
             position_ids=decoder_position_ids,
+            encoder_input_ids=input_ids if encoder_input_ids is None else encoder_input_ids,
+            alignment=alignment or (self.config.training_alignment if self.training else self.config.alignment),
             **kwargs,
         )
         return Seq2SeqModelOutput(
@@ -418,18 +496,21 @@ class DocMTForConditionalGeneration(DocMTPreTrainedModel, DocumentGenerationMixi
         decoder_attention_mask: torch.Tensor | None = None,
         decoder_position_ids: torch.LongTensor | None = None,
         encoder_outputs: BaseModelOutput | tuple | None = None,
-        cache: EncoderDecoderCache | None = None,
+        cache: EncoderDecoderCache | SearchCache | None = None,
         inputs_embeds: torch.Tensor | None = None,
         decoder_inputs_embeds: torch.Tensor | None = None,
         labels: torch.LongTensor | None = None,
         use_cache: bool | None = None,
         num_items_in_batch: int | torch.Tensor | None = None,
+        encoder_input_ids: torch.LongTensor | None = None,
+        alignment: str | None = None,
         **kwargs,
     ) -> Seq2SeqLMOutput:
         r"""
         Args:
             input_ids (`torch.LongTensor` of shape `(batch_size, source_length)`):
-                Formatted source ids, see `format_sequence`.
+                Formatted source ids, see `format_sequence`. Systems that know sentences read them off the ids, so give
+                these beside `encoder_outputs` too.
             attention_mask (`torch.Tensor` of shape `(batch_size, source_length)`, *optional*):
                 1 at tokens, 0 at padding, which stands on the right.
             decoder_input_ids (`torch.LongTensor` of shape `(batch_size, target_length)`, *optional*):
@@ -439,13 +520,21 @@ class DocMTForConditionalGeneration(DocMTPreTrainedModel, DocumentGenerationMixi
             decoder_position_ids (`torch.LongTensor` of shape `(batch_size, target_length)`, *optional*):
                 Positions of the decoder input, from 0.
             encoder_outputs (`BaseModelOutput`, *optional*): Source states, in place of running the encoder.
-            cache (`EncoderDecoderCache`, *optional*): Keys and values of earlier steps.
-            inputs_embeds, decoder_inputs_embeds (`torch.Tensor`, *optional*): Unscaled embeddings, in place of ids.
+            cache (`EncoderDecoderCache` or `SearchCache`, *optional*): Keys and values of earlier steps.
+            inputs_embeds, decoder_inputs_embeds (`torch.Tensor`, *optional*):
+                Unscaled embeddings, in place of ids; systems that know sentences need the ids too.
             labels (`torch.LongTensor` of shape `(batch_size, target_length)`, *optional*):
                 Target ids, -100 at padding.
-            use_cache (`bool`, *optional*): Whether to return a cache; off while there are labels.
+            use_cache (`bool`, *optional*):
+                Whether to return a cache; off while there are labels. Attention within intervals returns none: its
+                cache is that of document decoding.
             num_items_in_batch (`int` or `torch.Tensor`, *optional*):
                 Target tokens by which the summed loss is divided, over all accumulated batches.
+            encoder_input_ids (`torch.LongTensor` of shape `(batch_size, source_length)`, *optional*):
+                Source ids beside `encoder_outputs`, where `input_ids` cannot be given.
+            alignment (`str`, *optional*):
+                Centre of the windows of cross-attention. By default `config.training_alignment` in training and with
+                labels, else `config.alignment`.
 
         Returns:
             `Seq2SeqLMOutput` with logits of shape `(batch_size, target_length, vocab_size)`.
@@ -454,6 +543,11 @@ class DocMTForConditionalGeneration(DocMTPreTrainedModel, DocumentGenerationMixi
             use_cache = False
             if decoder_input_ids is None and decoder_inputs_embeds is None:
                 decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
+            if decoder_attention_mask is None and self.config.has_intervals:
+                # up to the last label: what follows is padding
+                is_label = (labels != -100).long()
+                decoder_attention_mask = is_label.flip(-1).cumsum(-1).clamp(max=1).flip(-1)
+            alignment = alignment or self.config.training_alignment
         outputs = self.model(
             input_ids=input_ids,
             attention_mask=attention_mask,
@@ -465,6 +559,8 @@ class DocMTForConditionalGeneration(DocMTPreTrainedModel, DocumentGenerationMixi
             inputs_embeds=inputs_embeds,
             decoder_inputs_embeds=decoder_inputs_embeds,
             use_cache=use_cache,
+            encoder_input_ids=encoder_input_ids,
+            alignment=alignment,
             **kwargs,
         )
         logits = self.lm_head(outputs.last_hidden_state)
