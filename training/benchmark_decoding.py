@@ -267,7 +267,7 @@ def _steps(args: DecodingArguments, goals: dict[str, float]) -> list[dict[str, A
     entries: list[dict[str, Any]] = []
     for batch in args.step_batches:
         watched = _watch_steps(model, batch, args)
-        matmuls = interleave({"": partial(_matrix_products, model, batch)}, 20)[""]
+        matmuls = interleave({"step": partial(_matrix_products, model, batch)}, 20, label="matrix products")["step"]
         first = Timing(tuple(watched[0].seconds))
         for found in watched:
             timing = Timing(tuple(found.seconds))

@@ -98,7 +98,11 @@ def interleave(
             start = clock()
             run()
             seconds[name].append(clock() - start)
-    return {name: Timing(tuple(measured)) for name, measured in seconds.items()}
+    timings = {name: Timing(tuple(measured)) for name, measured in seconds.items()}
+    # what is known so far, should a long run be stopped
+    best = ", ".join(f"{name} {timing.best:.4g} s" for name, timing in timings.items())
+    print(f"{label}: {best}", file=sys.stderr, flush=True)
+    return timings
 
 
 class TensorMemory:
