@@ -254,7 +254,7 @@ class _Turns:
 
 @dataclass
 class _Watched:
-    """A document whose steps are timed, and what was seen: processor seconds, and keys in the cache of a sequence."""
+    """A document whose steps are timed, and what was seen: processor seconds, and the most keys of a sequence."""
 
     position: int
     seconds: list[float] = field(default_factory=list)
@@ -307,12 +307,12 @@ def _watch_steps(model: DocMTForConditionalGeneration, batch: int, args: Decodin
         if me.seconds:
             me.with_rest.append(clock() - mine.start)
         if len(me.seconds) == args.steps:
-            me.keys = _keys_held(search)
             raise _Enough
         turns.pass_on(mine.member)
         mine.start = start = clock()
         over = step(search)
         me.seconds.append(clock() - start)
+        me.keys = {name: max(count, me.keys.get(name, 0)) for name, count in _keys_held(search).items()}
         return over
 
     def decode(member: int) -> None:
@@ -342,13 +342,9 @@ def _watch_steps(model: DocMTForConditionalGeneration, batch: int, args: Decodin
 
 
 def _keys_held(search: DocumentSearch) -> dict[str, int]:
-    """Columns of keys that are allocated for each sequence of the search."""
+    """Columns of keys that a step reads; of the current stretch, those that are allocated."""
     cache = search.cache
-    return {
-        "source": cache.source.states.shape[-2],
-        "committed": cache.committed.states.shape[-2],
-        "current": cache.current.shape[-2],
-    }
+    return {"source": cache.source.width, "committed": cache.committed.width, "current": cache.current.shape[-2]}
 
 
 @torch.no_grad()
