@@ -95,7 +95,10 @@ class WindowAttention(AttentionHeads):
         query = query * self.scaling
         if self.config.relative_heads == "shared":
             return query @ table.T
-        return query @ table.permute(1, 2, 0)[None, :, None]
+        # one product a head: broadcasting would copy the table for every sequence
+        n, H, G, T, D = query.shape
+        rows = query.transpose(0, 1).reshape(H, n * G * T, D) @ table.permute(1, 2, 0)
+        return rows.unflatten(1, (n, G, T)).transpose(0, 1)
 
     def relative_term(self, query: torch.Tensor) -> RelativeTerm | None:
         """r for the queries of a flat row, `(rows, H, D)`."""
