@@ -5,6 +5,7 @@ No keys move when beams change places. Beams share the source and the committed 
 current stretch, a table says which beam computed each token of a beam's history, and a mask hides the others.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -263,7 +264,7 @@ class DocumentCache:
             self.committed = self.committed.widen(width + GROWTH)
 
 
-class SearchCache:
+class SearchCache(ABC):
     """
     What a decoder pass sees of a [`DocumentCache`]. The decoder takes it as `cache`; attention asks it for stretches.
 
@@ -275,17 +276,17 @@ class SearchCache:
     num_sequences: int
     num_beams: int
 
+    @abstractmethod
     def update(self, layer_idx: int, key: torch.Tensor, value: torch.Tensor) -> list[Stretch]:
         """Store new keys and values `(n, H, G, T, D)`; all stretches of the target that the queries may see."""
-        raise NotImplementedError
 
+    @abstractmethod
     def source(self, layer_idx: int) -> list[Stretch]:
         """Stretches of the source."""
-        raise NotImplementedError
 
+    @abstractmethod
     def masks(self, place: str, names: Iterable[str]) -> dict[str, Any]:
         """Masks by name, one entry a stretch, for `place` `"decoder"` or `"cross"`; shared by all layers."""
-        raise NotImplementedError
 
 
 class StepCache(SearchCache):

@@ -111,13 +111,15 @@ def _with_log_probs(sentences: list[GeneratedSentence], log_probs: Sequence[floa
     return scored
 
 
+def pad_right(sequences: Sequence[Sequence[int]], model: Any) -> torch.LongTensor:
+    """Ids `(B, S)`, padded on the right."""
+    ids = [torch.tensor(sequence, dtype=torch.long) for sequence in sequences]
+    return pad_sequence(ids, batch_first=True, padding_value=model.config.pad_token_id or 0).to(model.device)
+
+
 def encode_sources(model: Any, sources: Sequence[Sequence[int]]) -> tuple[torch.Tensor, torch.LongTensor]:
     """Run the encoder: states `(B, S, d_model)` and mask `(B, S)` of sequences padded on the right."""
-    ids = pad_sequence(
-        [torch.tensor(source, dtype=torch.long) for source in sources],
-        batch_first=True,
-        padding_value=model.config.pad_token_id or 0,
-    ).to(model.device)
+    ids = pad_right(sources, model)
     lengths = torch.tensor([len(source) for source in sources], device=model.device)
     mask = (torch.arange(ids.shape[1], device=model.device) < lengths[:, None]).long()
     return model.get_encoder()(input_ids=ids, attention_mask=mask).last_hidden_state, mask

@@ -13,7 +13,7 @@ from transformers.generation import LogitsProcessorList, StoppingCriteriaList
 from transformers.modeling_outputs import BaseModelOutput
 
 from .decoding_options_docmt import SearchSettings
-from .decoding_requests_docmt import DecodingRequest, Hypothesis, encode_sources
+from .decoding_requests_docmt import DecodingRequest, Hypothesis, encode_sources, pad_right
 from .decoding_rules_docmt import own_processors
 
 
@@ -44,12 +44,6 @@ def search_batch(model: Any, requests: Sequence[DecodingRequest], search: Search
     encoded = (encoder_states, source_mask, source_ids)
     log_probs = iter(token_log_probs(model, rows, [prompts[row] for row in rows], flat, *encoded, search.alignment))
     return [[Hypothesis(ids, next(log_probs)) for ids in ranked] for ranked in continuations]
-
-
-def pad_right(sequences: Sequence[Sequence[int]], model: Any) -> torch.LongTensor:
-    """Ids `(B, S)`, padded on the right."""
-    ids = [torch.tensor(sequence, dtype=torch.long) for sequence in sequences]
-    return pad_sequence(ids, batch_first=True, padding_value=model.config.pad_token_id or 0).to(model.device)
 
 
 def pad_left(sequences: Sequence[Sequence[int]], model: Any) -> tuple[torch.LongTensor, torch.LongTensor]:
