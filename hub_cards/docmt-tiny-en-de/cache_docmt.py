@@ -335,7 +335,7 @@ class CommitCache(SearchCache):
     num_beams = 1
 
     def __init__(self, cache: DocumentCache, sequences: torch.LongTensor, queries: SearchQueries):
-        self.cache, self.sequences, self.queries = cache, sequences, queries
+        self.cache, self.queries = cache, queries
         self.num_sequences = len(sequences)
         self.rows = sequences.to(cache.device)
         self.earlier = cache.committed.select(sequences)

@@ -118,7 +118,7 @@ class DocumentSearch:
         self.model, self.search, self.config = model, search, model.config
         self.decoder, self.device = model.get_decoder(), model.device
         self.num_beams, self.num_hypotheses = search.num_beams, search.num_hypotheses
-        self.do_sample, self.early_stopping = (search.stock["do_sample"], search.stock["early_stopping"])
+        self.do_sample, self.early_stopping = search.stock["do_sample"], search.stock["early_stopping"]
         self.cache = DocumentCache(self.config, search.num_beams, model.dtype, self.device)
         self.separators = frozenset(self.config.separator_ids())
         self.slots: list[Slot] = []
@@ -325,6 +325,8 @@ class DocumentSearch:
         self.starts = self.cache.starts.to(self.device)
         prompt_lengths = torch.tensor([len(slot.prompt) for slot in self.slots], device=self.device)
         self.positions = prompt_lengths - 1 - self.starts  # of column 0
+        # sentence and place of the first query of each, (n, 2)
+        self.stands = np.array([slot.read(slot.prompt[-1:], self.separators)[0] for slot in self.slots])
         if not self.has_stock_processors and not self.criteria:
             requests = [slot.request for slot in self.slots]
             own = own_processors(requests, self.cache.starts.tolist(), self.search, self.config, self.device)
@@ -376,9 +378,9 @@ class DocumentSearch:
             self.beams.tokens[..., :column].flatten(0, 1), self.starts.repeat_interleave(G)[:, None], self.config
         )
         numbers, starts = (x.view(n, G, 1).cpu().numpy() for x in (numbers, starts))
-        at_start = np.array([slot.read(slot.prompt[-1:], self.separators)[0] for slot in self.slots])  # (n, 2)
-        places = column - starts + np.where(numbers == 0, at_start[:, 1, None, None], 0)
-        return self._queries(list(range(n)), positions, numbers + at_start[:, 0, None, None], places)
+        sentences, places = self.stands.T[..., None, None]  # (n, 1, 1) each
+        places = column - starts + np.where(numbers == 0, places, 0)
+        return self._queries(list(range(n)), positions, numbers + sentences, places)
 
     def _process(self, scores: torch.Tensor, column: int) -> torch.Tensor:
         """Scores `(n * G, V)` as the processors leave them."""
