@@ -33,16 +33,50 @@ SYSTEMS: dict[str, dict] = {
         "window_size": 20,
         "position_encoding": "relative",
     },
+    "p-transformer": {
+        "sequence_format": "document",
+        "use_sos": True,
+        "decoder_start_token_id": 6,
+        "indexed_separators": True,
+        "max_part_tokens": 512,
+        "part_splitting": "greedy",
+        "default_decoding": "counted",
+        "position_aware_encoder": True,
+        "position_aware_decoder": True,
+        "position_aware_cross": True,
+        "relative_distances": 512,
+    },
+    "g-transformer": {
+        "sequence_format": "document",
+        "max_part_tokens": 512,
+        "part_splitting": "greedy",
+        "default_decoding": "counted",
+        "encoder_self_attention": "sentence",
+        "decoder_self_attention": "sentence",
+        "cross_attention": "sentence",
+        "global_layers": 2,
+    },
+    "mr-doc2doc": {
+        "sequence_format": "document",
+        "use_sos": True,
+        "decoder_start_token_id": 6,
+        "indexed_separators": True,
+        "max_part_tokens": 512,
+        "part_splitting": "greedy",
+        "default_decoding": "counted",
+        "training_resolutions": "multi",
+    },
 }
 
-ATTENTION_KINDS = ("dense", "window", "long_short_term")
+ATTENTION_KINDS = ("dense", "window", "sentence", "long_short_term")
 POSITION_KINDS = ("sinusoidal", "relative")
 RELATIVE_HEADS = ("separate", "shared", "scalar")
 LST_MODES = ("shared", "heads")
 ALIGNMENTS = ("one2one", "linear", "ratio", "sent-align", "sent-linear")
 # those that need nothing of the target but what has been translated
 DECODING_ALIGNMENTS = ("one2one", "ratio", "sent-align")
-SEQUENCE_FORMATS = ("sentence", "context_window", "document")
+SEQUENCE_FORMATS = ("sentence", "context_window", "source_context", "document")
+TRAINING_RESOLUTIONS = ("document", "multi", "document+sentence")
 DECODING_MODES = ("sentence", "counted", "free", "sequential")
 PART_SPLITTINGS = ("balanced", "greedy")
 
@@ -67,9 +101,11 @@ class DocMTConfig(PreTrainedConfig):
             Name of the row of `SYSTEMS` that this configuration started from. A label: the fields decide.
         sequence_format (`str`, *optional*, defaults to `"sentence"`):
             What one model sequence holds. `"sentence"`: one sentence. `"context_window"`: `context_sentences`
-            sentences and the current one. `"document"`: a whole part of a document (Herold and Ney 2023).
+            sentences and the current one. `"source_context"`: the same on the source side, and the current sentence
+            alone on the target side (Doc2Sent of Li et al.). `"document"`: a whole part of a document (Herold and Ney
+            2023).
         context_sentences (`int`, *optional*, defaults to 0):
-            Preceding sentences, k, in a sequence of format `"context_window"`.
+            Preceding sentences, k, in a sequence of format `"context_window"` or `"source_context"`.
         context_loss_weight (`float`, *optional*, defaults to 1.0):
             Weight, from 0 to 1, of the loss of context sentences on the target side (`"context_window"` only).
         use_sos (`bool`, *optional*, defaults to `False`):
@@ -82,11 +118,19 @@ class DocMTConfig(PreTrainedConfig):
         part_splitting (`str`, *optional*, defaults to `"balanced"`):
             `"balanced"` cuts into parts of similar length (Herold and Ney 2023), `"greedy"` fills one part after the
             other (Bao et al. 2021).
+        training_resolutions (`str`, *optional*, defaults to `"document"`):
+            Which sequences a training document of format `"document"` gives. `"document"`: its parts. `"multi"`: the
+            document cut into 1, 2, 4, ... pieces, and into sentences (multi-resolution training, Sun et al. 2022).
+            `"document+sentence"`: its parts, and each sentence by itself (Li et al.).
         train_ratio (`float`, *optional*, defaults to 1.0):
             Source tokens per target token in the training documents, mean of ratios. Estimates target lengths.
         encoder_self_attention, decoder_self_attention, cross_attention (`str`, *optional*, defaults to `"dense"`):
-            Kind of attention in each place: `"dense"`; `"window"`, see `window_size`; in self-attention also
-            `"long_short_term"`, the own sentence beside the whole sequence (Zhang et al. 2020).
+            Kind of attention in each place: `"dense"`; `"window"`, see `window_size`; `"sentence"`, the own sentence,
+            or the source sentence of the same number, see `global_layers`; in self-attention also `"long_short_term"`,
+            the own sentence beside the whole sequence (Zhang et al. 2020).
+        global_layers (`int`, *optional*, defaults to 0):
+            Top layers of each stack in which a gate mixes `"sentence"` attention with attention to the whole sequence
+            (G-Transformer, Bao et al. 2021).
         window_size (`int`, *optional*):
             Keys that window attention sees on each side of the query, or of the source position aligned with it, w.
         alignment, training_alignment (`str`, *optional*, defaults to `"sent-align"` and `"linear"`):
@@ -107,6 +151,13 @@ class DocMTConfig(PreTrainedConfig):
         relative_heads (`str`, *optional*, defaults to `"separate"`):
             Relative positions of each layer: `"separate"` vectors a head, vectors `"shared"` by the heads, or
             `"scalar"`, one bias a head and distance.
+        position_aware_encoder, position_aware_decoder, position_aware_cross (`bool`, *optional*, defaults to `False`):
+            Add sinusoids to what queries and keys, but not values, are made of, in every layer: in self-attention of
+            the encoder and of the decoder, and in cross-attention (P-Transformer, Li et al.).
+        relative_distances (`int`, *optional*):
+            Largest distance in a table of relative keys that all layers and heads of both stacks share in
+            self-attention, `(2 * relative_distances + 1, head_dim)`; keys further away take its last row (Li et al.).
+            `None`: there is no such table.
         normalize_before (`bool`, *optional*, defaults to `False`):
             Pre-norm layers with a final LayerNorm on both stacks, in place of post-norm.
         scale_embedding (`bool`, *optional*, defaults to `True`):
@@ -170,6 +221,11 @@ class DocMTConfig(PreTrainedConfig):
     position_encoding: str = "sinusoidal"
     relative_heads: str = "separate"
     relative_cross: bool = False
+    position_aware_encoder: bool = False
+    position_aware_decoder: bool = False
+    position_aware_cross: bool = False
+    relative_distances: int | None = None
+    global_layers: int = 0
 
     # what a sequence holds
     sequence_format: str = "sentence"
@@ -179,6 +235,7 @@ class DocMTConfig(PreTrainedConfig):
     indexed_separators: bool = False
     max_part_tokens: int | None = 1000
     part_splitting: str = "balanced"
+    training_resolutions: str = "document"
     train_ratio: float | int = 1.0
     default_decoding: str = "sentence"
 
@@ -233,7 +290,12 @@ class DocMTConfig(PreTrainedConfig):
 
     @property
     def has_intervals(self) -> bool:
-        """Whether some attention is not dense: it needs padding on the right alone, and to know where that begins."""
+        """Whether some attention is in intervals: it needs padding on the right alone, and to know where that begins."""
+        return self.knows_sentences or self.relative_distances is not None
+
+    @property
+    def knows_sentences(self) -> bool:
+        """Whether some attention depends on more than positions: who sees whom is read off the token ids."""
         kinds = {self.encoder_self_attention, self.decoder_self_attention, self.cross_attention}
         return kinds != {"dense"}
 
@@ -264,6 +326,7 @@ class DocMTConfig(PreTrainedConfig):
             "sequence_format": SEQUENCE_FORMATS,
             "default_decoding": DECODING_MODES,
             "part_splitting": PART_SPLITTINGS,
+            "training_resolutions": TRAINING_RESOLUTIONS,
         }
         for name, allowed in choices.items():
             if getattr(self, name) not in allowed:
@@ -298,6 +361,25 @@ class DocMTConfig(PreTrainedConfig):
                 "`relative_cross=True` belongs to windows with relative positions: use `position_encoding='relative'` "
                 f"and `cross_attention='window'`, got {self.position_encoding!r} and {self.cross_attention!r}."
             )
+        if self.relative_distances is not None:
+            if self.relative_distances < 0:
+                raise ValueError(f"`relative_distances` must be 0 or more, or None, got {self.relative_distances}.")
+            if not set(kinds[:2]) <= {"dense", "window"} or self.position_encoding == "relative":
+                raise ValueError(
+                    "`relative_distances` is for dense and window self-attention with sinusoidal positions, got "
+                    f"{kinds[0]!r}, {kinds[1]!r} and `position_encoding={self.position_encoding!r}`."
+                )
+            if self.encoder_attention_heads != self.decoder_attention_heads:
+                raise ValueError(
+                    "`relative_distances` needs heads of one size in encoder and decoder, got "
+                    f"{self.encoder_attention_heads} and {self.decoder_attention_heads} heads."
+                )
+        if self.global_layers and "sentence" not in kinds:
+            raise ValueError(
+                f"`global_layers` belongs to 'sentence' attention, got global_layers={self.global_layers} and {kinds}."
+            )
+        if self.global_layers < 0:
+            raise ValueError(f"`global_layers` must be 0 or more, got {self.global_layers}.")
         for side, kind in zip(("encoder", "decoder"), kinds, strict=False):
             heads = getattr(self, f"{side}_attention_heads")
             if kind == "long_short_term" and self.lst_mode == "heads" and heads % 2:
@@ -306,10 +388,15 @@ class DocMTConfig(PreTrainedConfig):
     def _check_format(self):
         if self.context_sentences < 0:
             raise ValueError(f"`context_sentences` must be 0 or more, got {self.context_sentences}.")
-        if self.context_sentences and self.sequence_format != "context_window":
+        if self.context_sentences and self.sequence_format not in ("context_window", "source_context"):
             raise ValueError(
-                f"`context_sentences` is read by `sequence_format='context_window'` alone, got "
+                "`context_sentences` is read by `sequence_format='context_window'` and `'source_context'` alone, got "
                 f"context_sentences={self.context_sentences} and sequence_format={self.sequence_format!r}."
+            )
+        if self.training_resolutions != "document" and self.sequence_format != "document":
+            raise ValueError(
+                f"`training_resolutions={self.training_resolutions!r}` cuts whole documents: it belongs to "
+                f"`sequence_format='document'`, got {self.sequence_format!r}."
             )
         if self.max_part_tokens is not None and self.max_part_tokens < 2:
             raise ValueError(
