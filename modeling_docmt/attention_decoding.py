@@ -1,13 +1,14 @@
 """Attention of decoding steps: few queries, over keys that lie in several stretches and are shared by beams."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
+from .attention_heads import HeadProjections, key_positions
+
 
 if TYPE_CHECKING:
-    from .attention_heads import AttentionHeads
     from .cache_docmt import SearchCache
 
 # keys and values of a run of positions, (n, H, K, D) each: those of all beams of a sequence
@@ -50,15 +51,39 @@ def attend_stretches(
     return output.unflatten(2, (G, T))
 
 
+def add_distances(
+    masks: Sequence[torch.Tensor | None],
+    by_distance: torch.Tensor,
+    zero_column: int,
+    distances: Sequence[torch.Tensor],
+) -> list[torch.Tensor]:
+    """
+    Masks with the logits of relative positions added.
+
+    Args:
+        masks (`Sequence[torch.Tensor | None]`): For each stretch, as in `attend_stretches`.
+        by_distance (`torch.Tensor` of shape `(n, H, G, T, R)`): What each distance adds to the logits of a query.
+        zero_column (`int`): Column of distance 0; distances beyond the columns take the first or the last one.
+        distances (`Sequence[torch.LongTensor]`): For each stretch, those of query and key, `(n, G or 1, T, K)`.
+    """
+    added = []
+    for mask, distance in zip(masks, distances, strict=True):
+        columns = (distance + zero_column).clamp(0, by_distance.shape[-1] - 1)[:, None]
+        term = by_distance.gather(-1, columns.expand(*by_distance.shape[:-1], -1))
+        added.append(term if mask is None else term + mask)
+    return added
+
+
 def heads_in_search(
-    attention: "AttentionHeads", hidden_states: torch.Tensor, cache: "SearchCache"
+    attention: HeadProjections, hidden_states: torch.Tensor, attention_masks: dict[str, Any], cache: "SearchCache"
 ) -> tuple[torch.Tensor, list[Stretch]]:
     """
     Queries of a decoding pass, and the stretches that they meet; new keys and values go to the cache.
 
     Args:
-        attention (`AttentionHeads`): Whose projections.
+        attention (`HeadProjections`): Whose projections.
         hidden_states (`torch.Tensor` of shape `(n * G, T, d_model)`): States of the new tokens.
+        attention_masks (`dict`): Masks by name, and positions.
         cache (`SearchCache`): The cache of the pass.
 
     Returns:
@@ -69,11 +94,11 @@ def heads_in_search(
         rows = states.view(cache.num_sequences, cache.num_beams, states.shape[1], -1, attention.head_dim)
         return rows.permute(0, 3, 1, 2, 4)
 
-    query = split(attention.q_proj(hidden_states))
+    query = split(attention.project_queries(hidden_states, attention_masks))
     if attention.place == "cross":
         return query, cache.source(attention.layer_idx)
-    key, value = split(attention.k_proj(hidden_states)), split(attention.v_proj(hidden_states))
-    return query, cache.update(attention.layer_idx, key, value)
+    key, value = attention.project_keys(hidden_states, key_positions(attention_masks))
+    return query, cache.update(attention.layer_idx, split(key), split(value))
 
 
 def join_heads(states: torch.Tensor) -> torch.Tensor:

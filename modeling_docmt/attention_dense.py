@@ -9,7 +9,7 @@ from transformers.cache_utils import EncoderDecoderCache
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from .attention_decoding import attend_stretches, heads_in_search, join_heads
-from .attention_heads import AttentionHeads
+from .attention_heads import AttentionHeads, HeadProjections, key_positions
 from .cache_docmt import SearchCache
 
 
@@ -68,36 +68,43 @@ class DenseAttention(AttentionHeads):
             `tuple`: states of shape `(B, T, d_model)`, and weights `(B, H, T, K)` where the backend returns them.
         """
         if isinstance(cache, SearchCache):
-            query, stretches = heads_in_search(self, hidden_states, cache)
+            query, stretches = heads_in_search(self, hidden_states, attention_masks, cache)
             output = attend_stretches(query, stretches, attention_masks["dense"], self.scaling)
             return self.out_proj(join_heads(output)), None
-        query = self._split_heads(self.q_proj(hidden_states))
-        key, value = self._keys_and_values(hidden_states, encoder_hidden_states, cache)
+        query = self.split_heads(self.project_queries(hidden_states, attention_masks))
+        positions = key_positions(attention_masks)
+        key, value = self._keys_and_values(hidden_states, positions, encoder_hidden_states, cache)
         attn_output, attn_weights = attend_dense(self, query, key, value, attention_masks["dense"], **kwargs)
         return self.out_proj(attn_output.flatten(2)), attn_weights
 
-    def _keys_and_values(self, hidden_states, encoder_hidden_states, cache) -> tuple[torch.Tensor, torch.Tensor]:
+    def _keys_and_values(
+        self, hidden_states, positions, encoder_hidden_states, cache
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         if self.place != "cross":
-            key, value = self._project(hidden_states)
+            key, value = self._project(hidden_states, positions)
             return (key, value) if cache is None else cache.self_attention_cache.update(key, value, self.layer_idx)
         if cache is None:
-            return self._project(encoder_hidden_states)
+            return self._project(encoder_hidden_states, positions)
         if cache.is_updated.get(self.layer_idx):
             layer = cache.cross_attention_cache.layers[self.layer_idx]
             return layer.keys, layer.values
-        key, value = self._project(encoder_hidden_states)
+        key, value = self._project(encoder_hidden_states, positions)
         cache.is_updated[self.layer_idx] = True
         return cache.cross_attention_cache.update(key, value, self.layer_idx)
 
+    def _project(self, states: torch.Tensor, positions: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor]:
+        key, value = self.project_keys(states, positions)
+        return self.split_heads(key), self.split_heads(value)
+
 
 def attend_dense(
-    attention: AttentionHeads, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: Any, **kwargs
+    attention: HeadProjections, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: Any, **kwargs
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
     """
     Dense attention on the backend of the model.
 
     Args:
-        attention (`AttentionHeads`): Whose heads they are.
+        attention (`HeadProjections`): Whose heads they are.
         query (`torch.Tensor` of shape `(B, H, T, D)`), key, value (`torch.Tensor` of shape `(B, H, K, D)`): Heads.
         mask: In the format of the backend.
 

@@ -63,6 +63,8 @@ class DocumentOptions:
                 values[field.name] = value
         if "decoding" not in values and "decoding" not in given:
             values["decoding"] = config.default_decoding
+        if config.sequence_format == "source_context":
+            values.setdefault("source_context_sentences", config.context_sentences)
         options = cls(**values)
         if options.decoding is not None:
             options._check(config)
@@ -102,6 +104,12 @@ class DocumentOptions:
 
     def _check_context(self, config: DocMTConfig) -> None:
         source, target = self.source_context_sentences, self.target_context_sentences
+        if config.sequence_format == "source_context" and self.decoding != "sentence":
+            raise ValueError(
+                f"decoding={self.decoding!r} puts several target sentences into one sequence, which a model of "
+                "`sequence_format='source_context'` has never seen: its context is on the source side alone. Use "
+                "decoding='sentence'."
+            )
         if self.decoding == "sentence":
             if target:
                 raise ValueError(

@@ -50,12 +50,17 @@ def _beyond_window(place: str, config: DocMTConfig, queries: SearchQueries, keys
 
 
 def _in_other_sentences(place: str, config: DocMTConfig, queries: SearchQueries, keys: StretchKeys) -> torch.Tensor:
-    return queries.sentences[..., None] != keys.sentences[:, None, None]
+    sentences = queries.sentences
+    if place == "cross":
+        # a surplus target sentence looks at the last one of the source
+        sentences = torch.minimum(sentences, keys.sentences.amax(dim=-1)[:, None, None])
+    return sentences[..., None] != keys.sentences[:, None, None]
 
 
 # what each rule hides, beside what is hidden in any case; the names are those of `MASK_BUILDERS`
 SEARCH_RULES: dict[str, Callable] = {
     "dense": _everything,
+    "document": _everything,
     "window": _beyond_window,
     "sentence": _in_other_sentences,
 }
@@ -91,7 +96,8 @@ def build_search_masks(
             if more is not None:
                 hidden = more if hidden is None else hidden | more
             masks[name].append(_additive(hidden, dtype))
-    if config.position_encoding == "relative" and (place == "decoder" or config.relative_cross):
+    is_relative = config.position_encoding == "relative" or config.relative_distances is not None
+    if (place == "decoder" and is_relative) or (place == "cross" and config.relative_cross):
         masks["distances"] = [_distances(place, queries, keys) for keys in stretches]
     return masks
 

@@ -1,6 +1,39 @@
 """Position information: sinusoids, computed for any position, so that no table bounds the length of a document."""
 
+from dataclasses import dataclass
+
 import torch
+from torch import nn
+
+
+@dataclass
+class PositionVectors:
+    """
+    Sinusoids for position-aware attention, broadcast to the states that they are added to.
+
+    Args:
+        query (`torch.Tensor` of shape `(B or 1, T, d_model)`): Those of the queries.
+        key (`torch.Tensor` of shape `(B or 1, K, d_model)`, *optional*): Those of keys that the pass computes.
+    """
+
+    query: torch.Tensor
+    key: torch.Tensor | None
+
+
+class RelativeTable(nn.Module):
+    """
+    Learned vectors of the distances -R..R of query and key, one row each; row R is distance 0.
+
+    Args:
+        largest (`int`): R.
+        head_dim (`int`): Size of a vector.
+
+    Source: Li et al. (P-Transformer), on relative positions: one table for all heads and layers.
+    """
+
+    def __init__(self, largest: int, head_dim: int):
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(2 * largest + 1, head_dim))
 
 
 def sinusoids(position_ids: torch.LongTensor, d_model: int, dtype: torch.dtype) -> torch.Tensor:

@@ -371,7 +371,7 @@ class DocumentSearch:
     def _step_queries(self, column: int) -> SearchQueries:
         n, G = len(self.slots), self.num_beams
         positions = (self.positions + column)[:, None, None]
-        if not self.config.has_intervals:
+        if not self.config.knows_sentences:
             # nobody asks for sentences
             return SearchQueries(positions, positions.expand(n, G, 1))
         numbers, starts = current_sentence(

@@ -85,7 +85,8 @@ def read_sources(model: Any, readers: Sequence[SourceReader], ranges: Sequence[t
     encoded = model.get_encoder()(
         input_ids=ids.to(device), attention_mask=mask.to(device), position_ids=positions.to(device)
     )
-    states = model.get_decoder().project_source(encoded.last_hidden_state)  # (2, layers, B, H, S, D)
+    # (2, layers, B, H, S, D)
+    states = model.get_decoder().project_source(encoded.last_hidden_state, positions.to(device))
     for row, (reader, first, last, start, _) in enumerate(missing):
         # a copy: the rest of the batch need not stay
         reader.first, reader.states = first, states[:, :, row, :, first - start : last - start].clone()

@@ -57,7 +57,7 @@ def tokenizer(toy_documents):
 @pytest.fixture(scope="session")
 def make_model(tokenizer) -> Callable:
     """Factory of small random models in evaluation mode: `make_model("concat-adj", seed=1, context_sentences=2)`."""
-    from modeling_docmt import DocMTConfig, DocMTForConditionalGeneration
+    from modeling_docmt import SYSTEMS, DocMTConfig, DocMTForConditionalGeneration
 
     def make(system: str = "sentence-level", dtype: torch.dtype = torch.float32, seed: int = 0, **config_changes):
         settings = {
@@ -72,7 +72,7 @@ def make_model(tokenizer) -> Callable:
             "pad_token_id": tokenizer.pad_token_id,
             "eos_token_id": tokenizer.eos_token_id,
             "bos_token_id": tokenizer.bos_token_id,
-            "decoder_start_token_id": tokenizer.bos_token_id,
+            "decoder_start_token_id": tokenizer.sos_token_id if SYSTEMS[system].get("use_sos") else tokenizer.bos_token_id,
             "sep_token_id": tokenizer.sep_token_id,
             "bod_token_id": tokenizer.bod_token_id,
             "sos_token_id": tokenizer.sos_token_id,

@@ -9,18 +9,20 @@ from modeling_docmt.formatting_docmt import sentences_to_neutral
 from modeling_docmt.generation_docmt import DocumentTranslationOutput
 
 
-# the systems, a model of whole parts with <sos> and indexed separators, and windows with nothing but sinusoids
+# the systems, and windows with nothing but sinusoids
 SYSTEMS = {
     "sentence-level": {},
     "concat-adj": {},
     "concat-document": {"max_part_tokens": 40},
-    "indexed": {"indexed_separators": True, "use_sos": True, "decoder_start_token_id": 6, "max_part_tokens": 40},
+    "mr-doc2doc": {"max_part_tokens": 40},
+    "p-transformer": {"max_part_tokens": 40, "relative_distances": 6},
+    "g-transformer": {"max_part_tokens": 40, "global_layers": 1},
     "lst-attn": {"max_part_tokens": 40},
     "window-attn": {"window_size": 3, "max_part_tokens": 40},
     "window-sinusoidal": {"window_size": 3, "position_encoding": "sinusoidal", "max_part_tokens": 40},
 }
-# systems here that are no rows of `modeling_docmt.SYSTEMS`, and the row that they change
-BASES = {"indexed": "concat-document", "window-sinusoidal": "window-attn"}
+# a system here that is no row of `modeling_docmt.SYSTEMS`, and the row that it changes
+BASES = {"window-sinusoidal": "window-attn"}
 MODES = {
     "sentence": {"decoding": "sentence"},
     "doc2sent": {"decoding": "sentence", "source_context_sentences": 2},

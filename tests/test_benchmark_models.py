@@ -4,7 +4,7 @@ import sys
 import pytest
 import torch
 
-from modeling_docmt import attention_window
+from modeling_docmt import attention_bounded
 from training import benchmark_decoding, benchmark_steps
 from training.benchmark import main
 from training.benchmark_models import ModelArguments, as_row, docmt_config, random_sentences
@@ -68,15 +68,15 @@ def test_the_gather_gives_the_loss_of_the_model_and_is_swapped_out_again():
     args = benchmark_steps.StepsArguments(
         d_model=16, layers=1, heads=2, ffn=16, vocabulary=300, window=3, sentence_tokens=5, dropout=0.0
     )
-    before = attention_window.interval_attention
+    before = attention_bounded.interval_attention
     model = benchmark_steps._model("window-attn", args)
     inputs = benchmark_steps._inputs(model, [20, 9], args, is_padding_read=False)
     loss = model(**inputs).loss
     with benchmark_steps._attention(is_gather=True):
-        assert attention_window.interval_attention is not before
+        assert attention_bounded.interval_attention is not before
         gathered = model(**inputs).loss
     torch.testing.assert_close(gathered, loss)
-    assert attention_window.interval_attention is before
+    assert attention_bounded.interval_attention is before
 
 
 def test_lengths_below_a_sentence_are_refused():

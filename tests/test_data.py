@@ -21,6 +21,29 @@ def test_sequences_of_each_system_hold_what_the_papers_say():
     assert whole == [([300, 4, 301, 302, 3], [400, 401, 4, 402, 3])]
 
 
+def test_documents_at_several_resolutions_have_separators_that_count_from_one():
+    """A3 and A6: doc + sent, and the three resolutions of three sentences."""
+    source, target = [[300], [301, 302], [303]], [[400, 401], [402], [403]]
+    sentences = [([6, 300, 3], [400, 401, 3]), ([6, 301, 302, 3], [402, 3]), ([6, 303, 3], [403, 3])]
+    whole = ([6, 300, 10, 301, 302, 11, 303, 3], [400, 401, 10, 402, 11, 403, 3])
+    both = DocMTConfig.from_system("p-transformer", training_resolutions="document+sentence")
+    assert build_sequences(source, target, both) == [whole, *sentences]
+    assert build_sequences(source, target, both, resolutions="document") == [whole]
+    halves = [([6, 300, 10, 301, 302, 3], [400, 401, 10, 402, 3]), sentences[2]]
+    multi = DocMTConfig.from_system("mr-doc2doc")
+    assert build_sequences(source, target, multi) == [whole, *halves, *sentences]
+
+
+def test_source_context_is_left_out_of_the_ratio_of_lengths(tokenizer, toy_documents):
+    """The ratio estimates how long a translation gets; fails if the context counts."""
+    documents = Dataset.from_list([{k: r[k] for k in ("id", "src", "tgt")} for r in toy_documents])
+    config = DocMTConfig(sequence_format="source_context", context_sentences=2)
+    alone, context = encode_corpus(documents, tokenizer, DocMTConfig()), encode_corpus(documents, tokenizer, config)
+    assert list(context["ratio"]) == list(alone["ratio"])
+    assert list(context["labels"]) == list(alone["labels"])
+    assert sum(context["source_length"]) > sum(alone["source_length"])
+
+
 def test_a_pair_with_an_empty_side_is_left_out_of_training():
     assert build_sequences([[300], [], [301]], [[400], [401], []], DocMTConfig()) == [([300, 3], [400, 3])]
 

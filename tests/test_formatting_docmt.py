@@ -1,19 +1,27 @@
 import itertools
 import random
 
+import numpy as np
 import pytest
+import torch
 
 from modeling_docmt import DocMTConfig
+from modeling_docmt.alignment_docmt import SourceSentences
 from modeling_docmt.formatting_docmt import (
     Window,
     context_window,
     document_parts,
+    even_pieces,
     format_sequence,
+    format_window,
     limit_sentences,
     neutral_to_sentences,
+    resolution_counts,
     sentences_to_neutral,
+    source_context_window,
     training_windows,
 )
+from modeling_docmt.sentences_docmt import source_sentence_ids
 
 
 PAD, BOS, EOS, SEP, BOD, SOS, SEP1 = 1, 2, 3, 4, 5, 6, 10
@@ -118,3 +126,133 @@ def test_training_windows_of_each_format():
     assert training_windows(lengths, lengths, whole) == [Window(0, 3, 0)]
     parts = DocMTConfig.from_system("concat-document", max_part_tokens=10)
     assert training_windows(lengths, lengths, parts) == [Window(0, 1, 0), Window(1, 3, 1)]
+
+
+def test_multi_resolution_windows_of_eight_sentences_are_fifteen_with_each_sentence_four_times():
+    """INV-A3; fails if N or a power of two is left out, or comes twice."""
+    config = DocMTConfig.from_system("mr-doc2doc")
+    windows = training_windows([3] * 8, [3] * 8, config)
+    assert len(windows) == 15
+    sentences = list(itertools.chain(*(range(window.first, window.last) for window in windows)))
+    assert [sentences.count(index) for index in range(8)] == [4] * 8
+    assert [window.last - window.first for window in windows] == [8, 4, 4, 2, 2, 2, 2, *[1] * 8]
+
+
+@pytest.mark.parametrize(
+    ("resolutions", "counts"),
+    [
+        ("document", {0: [], 1: [1], 2: [1], 7: [1]}),
+        ("document+sentence", {0: [], 1: [1], 2: [1, 2], 7: [1, 7]}),
+        ("multi", {0: [], 1: [1], 2: [1, 2], 3: [1, 2, 3], 4: [1, 2, 4], 7: [1, 2, 4, 7], 9: [1, 2, 4, 8, 9]}),
+    ],
+)
+def test_resolutions_are_the_powers_of_two_and_the_sentences(resolutions, counts):
+    assert {count: resolution_counts(count, resolutions) for count in counts} == counts
+
+
+def test_an_unknown_resolution_is_refused_with_the_choices():
+    with pytest.raises(ValueError, match="'multi', 'document\\+sentence', got 'double'"):
+        resolution_counts(3, "double")
+
+
+def test_pieces_differ_by_one_sentence_at_most_and_longer_ones_come_first():
+    # fails if the surplus goes to the last pieces
+    assert even_pieces(7, 4) == [range(0, 2), range(2, 4), range(4, 6), range(6, 7)]
+    for count, pieces in itertools.combinations_with_replacement(range(1, 20), 2):
+        sizes = [len(piece) for piece in even_pieces(pieces, count)]
+        assert list(itertools.chain(*even_pieces(pieces, count))) == list(range(pieces)) and len(sizes) == count
+        assert sizes == sorted(sizes, reverse=True) and sizes[0] - sizes[-1] <= 1
+
+
+@pytest.mark.parametrize("splitting", ["balanced", "greedy"])
+@pytest.mark.parametrize("resolutions", ["multi", "document+sentence"])
+def test_windows_of_all_resolutions_stay_within_the_limits_and_cover_the_document(resolutions, splitting):
+    """INV-A2; fails if the pieces of a resolution are not split, or are split by costs of other sentences."""
+    rng = random.Random(3)
+    config = DocMTConfig.from_system(
+        "mr-doc2doc",
+        training_resolutions=resolutions,
+        part_splitting=splitting,
+        max_part_tokens=30,
+        num_indexed_separators=4,
+    )
+    for _ in range(60):
+        lengths = [[rng.randint(1, 20) for _ in range(rng.randint(1, 25))]] * 2
+        windows = training_windows(*lengths, config)
+        cost = 1 if splitting == "balanced" else 2
+        for window in windows:
+            part = lengths[0][window.first : window.last]
+            assert len(part) == 1 or (sum(part) + cost * len(part) <= 30 and len(part) <= 5)
+        covered = list(itertools.chain(*(range(window.first, window.last) for window in windows)))
+        counts = {covered.count(index) for index in range(len(lengths[0]))}
+        if resolutions == "multi":
+            assert counts == {len(resolution_counts(len(lengths[0]), "multi"))}
+        else:
+            # a part of one sentence is that sentence
+            assert len(set(windows)) == len(windows) and counts <= {1, 2}
+        alone = {window.first for window in windows if window.last == window.first + 1}
+        assert alone == set(range(len(lengths[0])))
+
+
+def test_parts_and_sentences_are_a_union():
+    # fails if a part of one sentence comes a second time as a sentence
+    config = DocMTConfig.from_system("p-transformer", training_resolutions="document+sentence", max_part_tokens=20)
+    assert training_windows([30, 3, 3], [3, 3, 3], config) == [
+        Window(0, 1, 0),
+        Window(1, 3, 1),
+        Window(1, 2, 1),
+        Window(2, 3, 2),
+    ]
+    assert training_windows([3], [3], config) == [Window(0, 1, 0)]
+    assert training_windows([30, 3, 3], [3, 3, 3], config, resolutions="document") == [
+        Window(0, 1, 0),
+        Window(1, 3, 1),
+    ]
+
+
+def test_source_context_has_the_current_sentence_alone_as_target():
+    """A3; fails if the target has the context, too, or if `<bod>` stands in for what is missing."""
+    config = DocMTConfig(sequence_format="source_context", context_sentences=2, use_sos=True, indexed_separators=True)
+    source, target = [[300], [301], [302], [303]], [[400], [401], [402], [403]]
+    windows = training_windows([1] * 4, [1] * 4, config)
+    assert windows == [Window(0, 1, 0), Window(0, 2, 1), Window(0, 3, 2), Window(1, 4, 3)]
+    assert windows == [source_context_window(index, 2) for index in range(4)]
+    assert [format_window(source, target, window, config) for window in windows] == [
+        ([SOS, 300, EOS], [400, EOS]),
+        ([SOS, 300, SEP1, 301, EOS], [401, EOS]),
+        ([SOS, 300, SEP1, 301, SEP1 + 1, 302, EOS], [402, EOS]),
+        ([SOS, 301, SEP1, 302, SEP1 + 1, 303, EOS], [403, EOS]),
+    ]
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        DocMTConfig(sequence_format="source_context", context_sentences=3),
+        DocMTConfig(sequence_format="source_context", context_sentences=3, use_sos=True, indexed_separators=True),
+        DocMTConfig.from_system("concat-adj"),
+        *(
+            DocMTConfig.from_system(system, training_resolutions=resolutions, max_part_tokens=40)
+            for system in ("concat-document", "mr-doc2doc")
+            for resolutions in ("document", "multi", "document+sentence")
+        ),
+    ],
+    ids=lambda config: f"{config.system}-{config.sequence_format}-{config.training_resolutions}",
+)
+def test_sentence_lengths_sum_to_the_sequence_and_ids_never_fall(config):
+    """INV-A4: o + sum J_n = J, sentence ids 1..N in order; fails if `<sos>` or a separator counts as no token."""
+    rng = random.Random(4)
+    source, target = ([[300] * rng.randint(1, 9) for _ in range(11)] for _ in range(2))
+    windows = training_windows([len(s) for s in source], [len(t) for t in target], config)
+    for window in windows:
+        ids, labels = format_window(source, target, window, config)
+        pieces = source[window.first : window.last]
+        expected = [2] * window.bod + [len(piece) + 1 for piece in pieces]
+        sentence_ids = source_sentence_ids(torch.tensor([ids]), config)[0].tolist()
+        assert sentence_ids == sorted(sentence_ids) and set(sentence_ids) == set(range(len(expected)))
+        sentences = SourceSentences.from_ids(torch.tensor([ids]), np.array([len(ids)]), config)
+        assert sentences.counts[0] == len(expected)
+        assert (sentences.ends - sentences.starts)[0].tolist() == expected
+        assert int(config.use_sos) + sum(expected) == len(ids)
+        targets = target[window.current if config.sequence_format == "source_context" else window.first : window.last]
+        assert 2 * window.bod + sum(len(piece) + 1 for piece in targets) == len(labels)

@@ -76,7 +76,7 @@ def test_pieces_of_a_long_sentence_are_of_nearly_equal_length():
 
 
 def test_a_document_with_more_sentences_than_indexed_separators():
-    model = tiny_model("indexed", max_part_tokens=None)
+    model = tiny_model("mr-doc2doc", max_part_tokens=None)
     document = [[FIRST_WORD + n % 18] for n in range(30)]
     for mode in ("counted", "sequential"):
         [sentences] = translate(model, [document], max_sentence_tokens=2, **MODES[mode]).sentences
@@ -136,7 +136,7 @@ def test_sequential_windows_slide_behind_begin_of_document():
 
 
 def test_full_and_growing_source_of_whole_parts():
-    model = tiny_model("indexed")
+    model = tiny_model("mr-doc2doc")
     sos, eos = model.config.sos_token_id, model.config.eos_token_id
     job = DocumentJob.from_sentences([A, B, C], [D], model.config, 1)
     full = sequential_task(job, range(3), 1, model.config, options_of(model, decoding="sequential")).request

@@ -75,7 +75,7 @@ def test_as_many_sentences_come_out_as_went_in(system, mode):
 def test_one_sentence_is_the_same_in_all_modes(system, num_beams):
     # fails if sequential decoding ends the last sentence with a separator
     model = tiny_model(system)
-    separator = 10 if system == "indexed" else model.config.sep_token_id
+    separator = 10 if system == "mr-doc2doc" else model.config.sep_token_id
     for document in random_documents(3, 4, most_sentences=1, lengths=(1, 4, 7)):
         counted = translate(model, [document], decoding="counted", num_beams=num_beams)
         full = translate(model, [document], decoding="sequential", num_beams=num_beams)
@@ -273,8 +273,8 @@ def test_windows_keep_the_keys_that_a_later_token_may_see_and_no_others(w, num_b
         ("concat-document", "free"),
         ("concat-document", "sequential"),
         ("concat-document", "growing"),
-        ("indexed", "doc2sent"),
-        ("indexed", "sequential"),
+        ("mr-doc2doc", "doc2sent"),
+        ("mr-doc2doc", "sequential"),
         ("lst-attn", "counted"),
         ("lst-attn", "sequential"),
         ("window-attn", "counted"),

@@ -1,5 +1,7 @@
 """Masks of a batch: who sees whom, pair by pair."""
 
+import itertools
+
 import pytest
 import torch
 from transformers.cache_utils import DynamicCache, EncoderDecoderCache
@@ -53,6 +55,11 @@ def sentence(ids: list, position: int, place: str) -> int:
 def sees(rule: str, place: str, w: int, row: int, t: int, k: int) -> bool:
     if place == "decoder" and k > t:
         return False
+    if rule == "document":
+        return True
+    if rule == "sentence" and place == "cross":
+        last = sentence(SOURCES[row], len(SOURCES[row]) - 1, "encoder")
+        return min(sentence(INPUTS[row], t, "decoder"), last) == sentence(SOURCES[row], k, "encoder")
     if rule == "sentence":
         ids = SOURCES[row] if place == "encoder" else INPUTS[row]
         return sentence(ids, t, place) == sentence(ids, k, place)
@@ -70,6 +77,10 @@ def sees(rule: str, place: str, w: int, row: int, t: int, k: int) -> bool:
         ("window", "cross"),
         ("sentence", "encoder"),
         ("sentence", "decoder"),
+        ("sentence", "cross"),
+        ("document", "encoder"),
+        ("document", "decoder"),
+        ("document", "cross"),
     ],
 )
 def test_every_pair_is_as_the_rule_says(rule, place, is_packed, filling):
@@ -93,7 +104,7 @@ def test_every_pair_is_as_the_rule_says(rule, place, is_packed, filling):
 
 @pytest.mark.parametrize("is_packed", [True, False])
 def test_every_token_sees_something(is_packed):
-    for rule, place in (("window", "encoder"), ("window", "cross"), ("sentence", "encoder"), ("sentence", "decoder")):
+    for rule, place in itertools.product(sorted(INTERVAL_RULES), ("encoder", "decoder", "cross")):
         inputs = inputs_of(place, config_of(0), is_packed)
         plan = build_attention_masks([rule], inputs)[rule]
         assert (~plan.dead).tolist() == inputs.queries.is_token.tolist()

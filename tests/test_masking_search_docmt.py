@@ -36,7 +36,8 @@ def case(seed: int, hides: bool) -> tuple[SearchQueries, list[StretchKeys]]:
 @pytest.mark.parametrize("hides", [True, False])
 @pytest.mark.parametrize("place", ["decoder", "cross"])
 def test_every_pair_is_as_the_rule_says(place, hides):
-    # fails if the window of a beam is that of another, or if a stretch of keys counts from its own start
+    # fails if the window of a beam is that of another, if a stretch of keys counts from its own start, or if a target
+    # sentence more than the source has sees nothing
     w = 2
     config = DocMTConfig.from_system("window-attn", window_size=w)
     queries, stretches = case(0, hides)
@@ -48,10 +49,14 @@ def test_every_pair_is_as_the_rule_says(place, hides):
         mask = mask.expand(N, 1, BEAMS, TOKENS, width)
         for n, g, t, k in itertools.product(range(N), range(BEAMS), range(TOKENS), range(width)):
             center = queries.positions[n, 0, t] if place == "decoder" else queries.centers[n, g, t]
+            sentence = int(queries.sentences[n, g, t])
+            if place == "cross":
+                sentence = min(sentence, int(keys.sentences[n].max()))
             is_seen = {
                 "dense": True,
+                "document": True,
                 "window": abs(int(center) - int(keys.positions[n, k])) <= w,
-                "sentence": bool(queries.sentences[n, g, t] == keys.sentences[n, k]),
+                "sentence": sentence == int(keys.sentences[n, k]),
             }[name]
             if keys.hidden is not None:
                 is_seen = is_seen and not keys.hidden.expand(N, BEAMS, TOKENS, width)[n, g, t, k]
@@ -66,7 +71,7 @@ def test_where_nothing_is_hidden_there_is_no_mask():
         keys.sentences = torch.zeros_like(keys.sentences)
     queries.sentences = torch.zeros_like(queries.sentences)
     masks = build_search_masks(SEARCH_RULES, "decoder", config, queries, stretches, torch.float64)
-    assert [masks[name] for name in SEARCH_RULES] == [[None] * 3] * 3
+    assert [masks[name] for name in SEARCH_RULES] == [[None] * 3] * len(SEARCH_RULES)
 
 
 def test_distances_are_those_from_key_to_query_in_the_decoder_alone():

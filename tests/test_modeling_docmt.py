@@ -38,11 +38,16 @@ def ragged_batch(model, seed=0, separators=True):
 
 @every_system
 def test_base_shape_has_the_parameters_of_transformer_base(system):
-    """INV-01: 44,138,496 beside the one matrix of embeddings; INV-B3 and INV-B12: what a system adds."""
+    """INV-01: 44,138,496 beside the one matrix of embeddings; INV-B3, B12, C1 and E2: what a system adds."""
     with torch.device("meta"):
         model = DocMTForConditionalGeneration(DocMTConfig.from_system(system, vocab_size=15_000))
     model.tie_weights()
-    added = {"lst-attn": 12 * 512**2, "window-attn": 6 * 41 * 512 + 6 * 21 * 512}
+    added = {
+        "lst-attn": 12 * 512**2,
+        "window-attn": 6 * 41 * 512 + 6 * 21 * 512,
+        "p-transformer": 65_600,
+        "g-transformer": 9_452_544,
+    }
     assert model.num_parameters() == 44_138_496 + 15_000 * 512 + added.get(system, 0)
 
 
@@ -84,7 +89,7 @@ def test_no_query_sees_a_later_target_token(make_model, system):
     embeds = model.model.shared(decoder_ids).detach().requires_grad_()
     source = {"input_ids": batch["input_ids"], "attention_mask": batch["attention_mask"]}
     structure = {}
-    if model.config.has_intervals:
+    if model.config.knows_sentences:
         structure = {"decoder_input_ids": decoder_ids, "decoder_attention_mask": torch.ones_like(decoder_ids)}
     logits = model(**source, **structure, decoder_inputs_embeds=embeds).logits
     for position in range(logits.shape[1]):

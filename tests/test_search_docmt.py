@@ -44,8 +44,8 @@ SOME_OPTIONS = [
     ("concat-adj", "sequential"),
     ("concat-document", "counted"),
     ("concat-document", "free"),
-    ("indexed", "counted"),
-    ("indexed", "sequential"),
+    ("mr-doc2doc", "counted"),
+    ("mr-doc2doc", "sequential"),
 ]
 
 
@@ -82,7 +82,15 @@ def assert_as_stock(model, documents, stock_search, **options) -> None:
     assert len(set(map(tuple, itertools.chain(*found.sentences)))) > 2, "outputs must differ"
 
 
-INTERVAL_SYSTEMS = {"lst-attn": {}, "window-attn": {}, "window-attn, r in cross-attention": {"relative_cross": True}}
+INTERVAL_SYSTEMS = {
+    "lst-attn": {},
+    "window-attn": {},
+    "window-attn, r in cross-attention": {"relative_cross": True},
+    "p-transformer": {},
+    "p-transformer, windows": {"encoder_self_attention": "window", "decoder_self_attention": "window", "window_size": 3},
+    "g-transformer": {},
+    "g-transformer, gates in all layers": {"global_layers": 2, "position_aware_cross": True},
+}
 LONG_DOCUMENTS = [document for document in random_documents(5, 6, lengths=(0, 1, 3, 6)) if len(document) > 1][:3]
 
 

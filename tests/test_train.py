@@ -5,6 +5,7 @@ import shutil
 
 import pytest
 import torch
+from datasets import Dataset
 from safetensors.torch import load_file
 
 from modeling_docmt import SYSTEMS, DocMTConfig, DocMTForConditionalGeneration, DocMTTokenizer
@@ -15,7 +16,8 @@ from training.arguments import (
     parse_arguments,
     parse_config_overrides,
 )
-from training.train import main
+from training.train import build_config, encode_documents, main
+from training.trainer import scaled_groups
 
 
 SHAPE = "d_model=16,encoder_layers=1,decoder_layers=1,encoder_attention_heads=2,decoder_attention_heads=2"
@@ -58,13 +60,21 @@ def weights(folder):
     return load_file(folder / "model.safetensors")
 
 
-def test_a_run_stopped_and_resumed_equals_the_uninterrupted_one(train):
-    whole = train("whole", save_strategy="steps", save_steps=3)[1]
+@pytest.mark.parametrize("is_transfer", [False, True], ids=["plain", "transfer"])
+def test_a_run_stopped_and_resumed_equals_the_uninterrupted_one(train, is_transfer):
+    # the second fails if words are drawn from a generator that is not saved, or learning rates are not
+    options = {"save_strategy": "steps", "save_steps": 3}
+    if is_transfer:
+        start = train("start", max_steps=1)[1]
+        # the eight batches of an epoch: the words come back between the stop and the end
+        options |= {"init_from": start, "init_parts": "encoder", "loaded_lr_scale": 0.2}
+        options |= {"word_dropout": 0.3, "word_dropout_epochs": 0.6}
+    whole = train("whole", **options)[1]
     # the schedule of six updates, stopped after three: the folder holds what a killed run leaves
-    stopped = train("stopped", save_strategy="steps", save_steps=3)[1]
+    stopped = train("stopped", **options)[1]
     shutil.rmtree(stopped / "checkpoint-6")
     (stopped / "model.safetensors").unlink()
-    results, resumed = train("stopped", save_strategy="steps", save_steps=3, resume_from_checkpoint=True)
+    results, resumed = train("stopped", **options, resume_from_checkpoint=True)
     assert results["updates"] == 6
     for name, tensor in weights(whole).items():
         assert torch.equal(weights(resumed)[name], tensor), name
@@ -148,6 +158,91 @@ def test_weights_of_another_system_are_the_start(train):
         assert torch.equal(weights(document)[name], tensor), name
 
 
+def test_loaded_weights_learn_at_their_own_rate(train):
+    """Fails if the scale reaches the fresh decoder, or not all of the loaded encoder."""
+    _, sentence = train("sentence", max_steps=1)
+    results, document = train(
+        "document",
+        system="concat-adj",
+        init_from=sentence,
+        init_parts="encoder",
+        loaded_lr_scale=0.0,
+        weight_decay=0.1,
+        warmup_steps=0,
+        max_steps=2,
+        learning_rate=0.01,
+    )
+    before, after = weights(sentence), weights(document)
+    for name, tensor in after.items():
+        is_loaded = "decoder.layers" not in name
+        assert torch.equal(before[name], tensor) is is_loaded, name
+    assert results["loaded_lr_scale"] == 0.0
+    assert results["starting_weights"]["parts"] == "encoder"
+    assert results["starting_weights"]["fresh_parameters"] == sum(
+        tensor.numel() for name, tensor in after.items() if "decoder.layers" in name
+    )
+    assert results["loss_curve"][0]["loss"] > 0
+
+
+def test_groups_of_the_optimizer_keep_their_weight_decay():
+    a, b, c = (torch.nn.Parameter(torch.zeros(1)) for _ in range(3))
+    groups = [{"params": [a, b], "weight_decay": 0.1, "lr": 0.5}, {"params": [c], "weight_decay": 0.0, "lr": 0.5}]
+    scaled = scaled_groups(groups, {id(b), id(c)}, 0.2)
+    assert [([id(p) for p in group["params"]], group["weight_decay"], group["lr"]) for group in scaled] == [
+        ([id(a)], 0.1, 0.5),
+        ([id(b)], 0.1, 0.1),
+        ([id(c)], 0.0, 0.1),
+    ]
+
+
+def test_words_are_hidden_in_training_alone_and_while_it_is_young(train, toy_corpus):
+    # fails if evaluation hides words, too, or if `word_dropout_epochs` is not read
+    options = {"validation_file": toy_corpus, "eval_strategy": "steps", "max_steps": 1, "learning_rate": 0.0}
+    plain, late, hidden = (
+        train(name, word_dropout=probability, word_dropout_epochs=epochs, **options)[0]
+        for name, probability, epochs in (("plain", 0.0, 30), ("late", 0.9, 0), ("hidden", 0.9, 30))
+    )
+    first, *others = ([entry["loss"] for entry in r["loss_curve"] if "loss" in entry] for r in (plain, late, hidden))
+    assert first == others[0] != others[1]
+    assert plain["metrics"]["eval_loss"] == hidden["metrics"]["eval_loss"]
+    assert (hidden["word_dropout"], hidden["word_dropout_epochs"]) == (0.9, 30)
+
+
+def test_resolutions_multiply_the_training_sequences_and_not_those_of_evaluation(train, toy_corpus):
+    options = {"validation_file": toy_corpus, "eval_strategy": "steps", "max_steps": 1, "learning_rate": 0.0}
+    options |= {"system": "mr-doc2doc", "init_from": train("start", max_steps=1)[1]}
+    multi, folder = train("multi", **options)
+    single, _ = train("single", **options | {"config_overrides": "training_resolutions=document"})
+    assert multi["training_resolutions"] == "multi" and single["training_resolutions"] == "document"
+    assert multi["train_sequences"] > 2 * single["train_sequences"]
+    assert multi["metrics"]["eval_loss"] == single["metrics"]["eval_loss"]
+    config = DocMTConfig.from_pretrained(folder)
+    # fails if the start token of the start, which knows no `<sos>`, is kept
+    assert config.decoder_start_token_id == config.sos_token_id == 6
+
+
+def test_ids_of_the_configuration_are_those_of_the_vocabulary(tokenizer):
+    documents = Dataset.from_list([{"src_lang": "en", "tgt_lang": "de"}])
+    for system in SYSTEMS:
+        config = build_config(ModelArguments(system=system), DataArguments(), tokenizer, documents)
+        start = tokenizer.sos_token_id if config.use_sos else tokenizer.bos_token_id
+        assert config.decoder_start_token_id == start
+        assert (config.mask_token_id, config.num_indexed_separators) == (tokenizer.mask_token_id, 255)
+
+
+@pytest.mark.parametrize("resolutions", ["document", "multi", "document+sentence"])
+def test_training_parts_keep_to_their_own_limit_at_every_resolution(tokenizer, toy_documents, resolutions):
+    documents = Dataset.from_list([{k: r[k] for k in ("src", "tgt")} for r in toy_documents])
+    config = DocMTConfig.from_system("mr-doc2doc", training_resolutions=resolutions)
+    whole = encode_documents(documents, tokenizer, config, DataArguments())
+    parts = encode_documents(documents, tokenizer, config, DataArguments(train_part_tokens=40))
+    assert max(whole["length"]) > 2 * 40 and config.max_part_tokens == 512
+    separators = set(config.separator_ids())
+    counts = [len(separators.intersection(row["input_ids"])) for row in parts]
+    assert all(row["length"] <= 40 or count == 0 for row, count in zip(parts, counts, strict=True))
+    assert max(counts) > 0
+
+
 def test_a_converted_sentence_level_model_can_produce_separators_again(make_model, tokenizer, train, tmp_path):
     converted = make_model(use_final_logits_bias=True)
     converted.final_logits_bias[:, tokenizer.sep_token_id] = -100.0
@@ -177,6 +272,11 @@ def test_two_runs_with_one_seed_give_the_same_weights_and_another_seed_others(tr
         ({"architecture": "marian", "system": "concat-adj"}, "sentence-level"),
         ({"eval_strategy": "steps"}, "`validation_file` is needed"),
         ({"resume_from_checkpoint": True}, "no checkpoint"),
+        ({"init_parts": "encoder"}, "name their checkpoint as `init_from`"),
+        ({"loaded_lr_scale": 0.2}, "name their checkpoint as `init_from`"),
+        ({"loaded_lr_scale": -1, "init_from": "x"}, "0 or more, got -1.0"),
+        ({"word_dropout": 1.0}, "below 1, got 1.0"),
+        ({"architecture": "marian", "init_from": "x"}, "fresh weights"),
         ({"config_overrides": "d_modle=16"}, "Did you mean `d_model`"),
         ({"train_file": "$NO_SUCH_FOLDER/x.jsonl"}, "environment variable"),
     ],

@@ -20,7 +20,7 @@ from unittest import mock
 import torch
 from transformers import PreTrainedModel
 
-from modeling_docmt import attention_window
+from modeling_docmt import attention_bounded
 from modeling_docmt.attention_reference import gather_interval_attention
 
 from .benchmark_models import ModelArguments, as_row, docmt_config, docmt_model, marian_model, random_sentences
@@ -155,7 +155,7 @@ def _attention(is_gather: bool) -> Iterator[None]:
             raise ValueError("The gather has no dropout of attention weights.")
         return gather_interval_attention(*inputs, **more)
 
-    with mock.patch.object(attention_window, "interval_attention", attend):
+    with mock.patch.object(attention_bounded, "interval_attention", attend):
         yield
 
 

@@ -4,10 +4,10 @@ from typing import Any
 
 import torch
 
+from .attention_bounded import attend_rows
 from .attention_decoding import attend_stretches, heads_in_search, join_heads
 from .attention_dense import attend_dense
 from .attention_heads import AttentionHeads
-from .attention_window import attend_rows
 from .cache_docmt import SearchCache
 from .configuration_docmt import DocMTConfig
 
@@ -59,7 +59,7 @@ class LongShortTermAttention(AttentionHeads):
         if isinstance(cache, SearchCache):
             return self.out_proj(self._attend_in_search(hidden_states, attention_masks, cache)), None
         batch_size, length, _ = hidden_states.shape
-        rows = [self._rows(project(hidden_states)) for project in (self.q_proj, self.k_proj, self.v_proj)]
+        rows = self.rows(hidden_states, attention_masks)
         query, key, value = (states[:, self.restricted] for states in rows)
         near, near_weights = attend_rows(self, query, key, value, attention_masks["sentence"], batch_size)
         query, key, value = (
@@ -75,7 +75,7 @@ class LongShortTermAttention(AttentionHeads):
     def _attend_in_search(
         self, hidden_states: torch.Tensor, attention_masks: dict[str, Any], cache: SearchCache
     ) -> torch.Tensor:
-        query, stretches = heads_in_search(self, hidden_states, cache)
+        query, stretches = heads_in_search(self, hidden_states, attention_masks, cache)
         views = []
         for heads, name in ((self.restricted, "sentence"), (self.full, "dense")):
             seen = [(key[:, heads], value[:, heads]) for key, value in stretches]

@@ -29,7 +29,7 @@ class Track:
     One stretch of all sequences: keys and values of all layers, and what masks know of the keys.
 
     Args:
-        states (`torch.Tensor` of shape `(2, layers, n, H, K, D)`): Keys and values.
+        states (`torch.Tensor` of shape `(2, layers, n, H, K, D)`): Keys and values; a layer with a gate has two.
         sentences (`torch.LongTensor` of shape `(n, K)`): Index of the sentence of each key in its document.
         lengths (`torch.LongTensor` of shape `(n,)`): Keys in use, which stand on the left.
         offsets (`torch.LongTensor` of shape `(n,)`): Position of the first key in its document.
@@ -105,16 +105,19 @@ class DocumentCache:
 
     def __init__(self, config: DocMTConfig, num_beams: int, dtype: torch.dtype, device: torch.device):
         self.config, self.num_beams, self.device = config, num_beams, device
-        heads, layers = config.decoder_attention_heads, config.decoder_layers
-        shape = (2, layers, 0, heads, 0, config.d_model // heads)
+        heads = config.decoder_attention_heads
         nothing = torch.zeros(0, dtype=torch.long)
 
-        def empty() -> Track:
-            sentences = torch.zeros(0, 0, dtype=torch.long, device=device)
-            return Track(torch.zeros(shape, dtype=dtype, device=device), sentences, nothing, nothing)
+        def no_states(place: str) -> torch.Tensor:
+            shape = (2, config.num_key_sets(place), 0, heads, 0, config.d_model // heads)
+            return torch.zeros(shape, dtype=dtype, device=device)
 
-        self.source, self.committed = empty(), empty()
-        self.current = torch.zeros(shape, dtype=dtype, device=device)
+        def empty(place: str) -> Track:
+            sentences = torch.zeros(0, 0, dtype=torch.long, device=device)
+            return Track(no_states(place), sentences, nothing, nothing)
+
+        self.source, self.committed = empty("cross"), empty("decoder")
+        self.current = no_states("decoder")
         self.current_sentences = torch.zeros(0, 0, dtype=torch.long, device=device)
         self.ancestors = torch.zeros(0, num_beams, 0, dtype=torch.long, device=device)
         self.starts = nothing

@@ -306,6 +306,23 @@ class DocMTConfig(PreTrainedConfig):
             raise ValueError("`window_size` is needed by window attention, got None.")
         return self.window_size
 
+    @property
+    def is_position_aware(self) -> bool:
+        """Whether some attention adds positions to its queries and keys."""
+        return self.position_aware_encoder or self.position_aware_decoder or self.position_aware_cross
+
+    @property
+    def largest_distance(self) -> int:
+        """`relative_distances` of a model that has such a table."""
+        if self.relative_distances is None:
+            raise ValueError("`relative_distances` is needed by a table of relative positions, got None.")
+        return self.relative_distances
+
+    def num_key_sets(self, place: str) -> int:
+        """Pairs of keys and values that a decoding cache holds: one a layer, two in layers with a gate."""
+        kind = self.decoder_self_attention if place == "decoder" else self.cross_attention
+        return self.decoder_layers + (min(self.global_layers, self.decoder_layers) if kind == "sentence" else 0)
+
     def separator_ids(self) -> list[int]:
         """Ids of every token that separates two sentences: `<sep>`, and the indexed separators there are."""
         indexed = range(0)

@@ -8,7 +8,7 @@ from .configuration_docmt import DocMTConfig, required_token
 from .decoding_documents_docmt import DocumentJob, UnitTranslation, decoding_parts
 from .decoding_options_docmt import DocumentOptions
 from .decoding_requests_docmt import DecodingRequest, GeneratedSentence
-from .formatting_docmt import Window, context_window, format_sequence, separator_after
+from .formatting_docmt import Window, context_window, format_sequence, separator_after, source_context_window
 from .logits_docmt import SentenceRule
 
 
@@ -88,10 +88,10 @@ def document_tasks(job: DocumentJob, config: DocMTConfig, options: DocumentOptio
 
 def sentence_task(job: DocumentJob, unit: int, config: DocMTConfig, options: DocumentOptions) -> DecodingTask:
     """One unit by itself, behind source context if wanted (Sun et al. and Li et al. call it Doc2Sent)."""
-    context = options.source_context_sentences or 0
-    sources = job.units[max(0, unit - context) : unit + 1]
+    window = source_context_window(unit, options.source_context_sentences or 0)
+    source = format_sequence(job.units[window.first : window.last], config)
     rule = unit_rule(job, unit, (required_token(config, "eos_token_id"),), options)
-    request = DecodingRequest(format_sequence(sources, config), [], [rule], rule.max_tokens + 1)
+    request = DecodingRequest(source, [], [rule], rule.max_tokens + 1)
     return DecodingTask(job, request, first=unit, current=unit, last=unit + 1)
 
 

@@ -7,11 +7,12 @@ training data and by decoding, so that the two cannot differ.
 """
 
 import bisect
+import itertools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from .configuration_docmt import DocMTConfig, required_token
+from .configuration_docmt import TRAINING_RESOLUTIONS, DocMTConfig, required_token
 
 
 @dataclass(frozen=True)
@@ -150,6 +151,15 @@ def context_window(index: int, context_sentences: int) -> Window:
     return Window(first=max(first, 0), last=index + 1, current=index, bod=first < 0)
 
 
+def source_context_window(index: int, context_sentences: int) -> Window:
+    """
+    The window of sentence `index` with up to `context_sentences` before it on the source side alone, without `<bod>`.
+
+    Source: Li et al. (P-Transformer), on Doc2Sent; at the start of a document, separators still count from 1.
+    """
+    return Window(first=max(0, index - context_sentences), last=index + 1, current=index)
+
+
 def document_parts(costs: Sequence[float], limit: float | None, splitting: str = "balanced") -> list[range]:
     """
     Cut a document at sentence boundaries into parts that cost at most `limit` each.
@@ -237,26 +247,107 @@ def limit_sentences(parts: Sequence[range], config: DocMTConfig) -> list[range]:
     return limited
 
 
+def even_pieces(count: int, pieces: int) -> list[range]:
+    """Cut `count` sentences into `pieces` contiguous runs whose sizes differ by at most 1, longer ones first."""
+    size, longer = divmod(count, pieces)
+    bounds = [piece * size + min(piece, longer) for piece in range(pieces + 1)]
+    return [range(a, b) for a, b in itertools.pairwise(bounds)]
+
+
+def resolution_counts(count: int, resolutions: str) -> list[int]:
+    """
+    Into how many pieces a document of `count` sentences is cut, once for each resolution.
+
+    Args:
+        count (`int`): Sentences of the document, N.
+        resolutions (`str`): One of `TRAINING_RESOLUTIONS`. `"document"`: 1. `"document+sentence"`: 1 and N. `"multi"`:
+            1, 2, 4, ... up to N, and N.
+
+    Returns:
+        `list[int]`: ascending, each number once; none for an empty document.
+
+    Source: Sun et al. (2022), on multi-resolution training; that N is among them where it is no power of two is ours.
+    """
+    if count == 0:
+        return []
+    if resolutions == "document":
+        return [1]
+    if resolutions == "document+sentence":
+        return sorted({1, count})
+    if resolutions != "multi":
+        choices = ", ".join(map(repr, TRAINING_RESOLUTIONS))
+        raise ValueError(f"`resolutions` must be one of {choices}, got {resolutions!r}.")
+    return sorted({2**power for power in range(count.bit_length())} | {count})
+
+
 def training_windows(
-    source_lengths: Sequence[int], target_lengths: Sequence[int], config: DocMTConfig
+    source_lengths: Sequence[int],
+    target_lengths: Sequence[int],
+    config: DocMTConfig,
+    *,
+    resolutions: str | None = None,
 ) -> list[Window]:
     """
     The sequences that a training document gives: one a sentence, one a context window, or one a part.
 
+    Of whole documents, each resolution holds every sentence once. Those of `"document+sentence"` are a union: a part
+    of one sentence is there once.
+
     Args:
         source_lengths, target_lengths (`Sequence[int]`): Tokens of each sentence, without separators.
         config (`DocMTConfig`): Decides on the format, the limit and the way to split.
+        resolutions (`str`, *optional*):
+            In place of `config.training_resolutions`; `"document"` gives the parts alone, as decoding has them.
 
     Returns:
-        `list[Window]`: in document order.
+        `list[Window]`: in document order, one resolution after the other.
     """
+    count = len(source_lengths)
     if config.sequence_format == "sentence":
-        return [Window(first=i, last=i + 1, current=i) for i in range(len(source_lengths))]
+        return [Window(first=i, last=i + 1, current=i) for i in range(count)]
     if config.sequence_format == "context_window":
-        return [context_window(i, config.context_sentences) for i in range(len(source_lengths))]
+        return [context_window(i, config.context_sentences) for i in range(count)]
+    if config.sequence_format == "source_context":
+        return [source_context_window(i, config.context_sentences) for i in range(count)]
     if config.part_splitting == "balanced":
         costs = [length + 1 for length in target_lengths]
     else:
         costs = [max(pair) + 2 for pair in zip(source_lengths, target_lengths, strict=True)]
-    parts = limit_sentences(document_parts(costs, config.max_part_tokens, config.part_splitting), config)
+    if resolutions is None:
+        resolutions = config.training_resolutions
+    parts = [
+        part
+        for pieces in resolution_counts(count, resolutions)
+        for piece in even_pieces(count, pieces)
+        for part in _piece_parts(piece, costs, config)
+    ]
+    if resolutions == "document+sentence":
+        parts = list(dict.fromkeys(parts))
     return [Window(first=part.start, last=part.stop, current=part.start) for part in parts]
+
+
+def _piece_parts(piece: range, costs: Sequence[float], config: DocMTConfig) -> list[range]:
+    """A run of sentences, cut into parts where it is over the limits."""
+    parts = document_parts(costs[piece.start : piece.stop], config.max_part_tokens, config.part_splitting)
+    return limit_sentences([piece[part.start : part.stop] for part in parts], config)
+
+
+def format_window(
+    source: Sequence[Sequence[int]], target: Sequence[Sequence[int]], window: Window, config: DocMTConfig
+) -> tuple[list[int], list[int]]:
+    """
+    The two sequences of a training window.
+
+    Args:
+        source, target (`Sequence[Sequence[int]]`): Token ids of the N sentences of the document, without specials.
+        window (`Window`): Of `training_windows`.
+        config (`DocMTConfig`): Decides on the format.
+
+    Returns:
+        `tuple[list[int], list[int]]`: source ids, and labels; both end in `<eos>`.
+    """
+    first = window.current if config.sequence_format == "source_context" else window.first
+    return (
+        format_sequence(source[window.first : window.last], config, bod=window.bod),
+        format_sequence(target[first : window.last], config, bod=window.bod, source=False),
+    )

@@ -68,6 +68,14 @@ def _dense_mask(inputs: MaskInputs) -> Any:
     )
 
 
+def _document_plan(inputs: MaskInputs) -> IntervalPlan:
+    """All keys of the document; in the decoder, up to the query."""
+    queries, keys = _layouts(inputs)
+    low = np.zeros_like(queries.positions)
+    high = queries.positions if inputs.place == "decoder" else keys.lengths[queries.documents] - 1
+    return _plan(low, high, queries, keys, queries.positions)
+
+
 def _window_plan(inputs: MaskInputs) -> IntervalPlan:
     """Keys at most `window_size` away from the query itself, or from the source position aligned with it."""
     queries, keys = _layouts(inputs)
@@ -80,11 +88,18 @@ def _window_plan(inputs: MaskInputs) -> IntervalPlan:
 
 
 def _sentence_plan(inputs: MaskInputs) -> IntervalPlan:
-    """Keys of the query's own sentence; in the decoder, up to the query."""
+    """Keys of the query's own sentence, in the decoder up to the query; or those of the source sentence it translates."""
     queries, keys = _layouts(inputs)
     if inputs.place == "decoder":
         first = queries.positions - _target_places(inputs).places
         return _plan(first, queries.positions, queries, keys)
+    if inputs.place == "cross":
+        source = SourceSentences.from_ids(_ids(inputs.key_ids, inputs), keys.lengths, inputs.config)
+        # a surplus target sentence looks at the last one of the source
+        sentences = np.minimum(_target_places(inputs).sentences, source.counts[queries.documents] - 1)
+        # a leading special belongs to the first sentence
+        first = np.where(sentences == 0, 0, source.starts[queries.documents, sentences])
+        return _plan(first, source.ends[queries.documents, sentences] - 1, queries, keys)
     sentences = queries.pack_array(source_sentence_ids(_ids(inputs.key_ids, inputs), inputs.config))
     places, lengths = _places(sentences, queries)
     first = queries.positions - places
@@ -94,6 +109,7 @@ def _sentence_plan(inputs: MaskInputs) -> IntervalPlan:
 # one entry a visibility rule; an attention class names those it reads in `mask_names`
 MASK_BUILDERS: dict[str, Callable[[MaskInputs], Any]] = {
     "dense": _dense_mask,
+    "document": _document_plan,
     "window": _window_plan,
     "sentence": _sentence_plan,
 }

@@ -30,9 +30,11 @@ from transformers.modeling_utils import PreTrainedModel
 from transformers.utils.generic import can_return_tuple, merge_with_config_defaults
 from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
+from .attention_bounded import DocumentAttention
 from .attention_dense import DenseAttention
 from .attention_heads import AttentionHeads
 from .attention_long_short_term import LongShortTermAttention
+from .attention_sentence import GatedSentenceAttention, SentenceAttention
 from .attention_window import WindowAttention
 from .cache_docmt import SearchCache
 from .configuration_docmt import DocMTConfig
@@ -40,15 +42,30 @@ from .generation_docmt import DocumentGenerationMixin
 from .loss_docmt import translation_loss
 from .masking_docmt import INTERVAL_RULES, MaskInputs, build_attention_masks
 from .packing_docmt import TokenLayout
-from .positions_docmt import sinusoids
+from .positions_docmt import PositionVectors, RelativeTable, sinusoids
 
 
 # one class a kind of attention, all with the interface of `DenseAttention`
-ATTENTION_CLASSES = {
+ATTENTION_CLASSES: dict[str, type[AttentionHeads]] = {
     "dense": DenseAttention,
     "window": WindowAttention,
+    "sentence": SentenceAttention,
     "long_short_term": LongShortTermAttention,
 }
+
+
+def build_attention(config: DocMTConfig, layer_idx: int, place: str) -> AttentionHeads:
+    """The attention of a layer in `place` `"encoder"`, `"decoder"` or `"cross"`."""
+    kind = config.cross_attention if place == "cross" else getattr(config, f"{place}_self_attention")
+    num_heads, num_layers = config.decoder_attention_heads, config.decoder_layers
+    if place == "encoder":
+        num_heads, num_layers = config.encoder_attention_heads, config.encoder_layers
+    attention_class = ATTENTION_CLASSES[kind]
+    if kind == "dense" and config.relative_distances is not None:
+        attention_class = DocumentAttention
+    elif kind == "sentence" and layer_idx >= num_layers - config.global_layers:
+        attention_class = GatedSentenceAttention
+    return attention_class(config, num_heads, layer_idx, place)
 
 
 class DocMTEncoderLayer(GradientCheckpointingLayer):
@@ -59,9 +76,7 @@ class DocMTEncoderLayer(GradientCheckpointingLayer):
         self.normalize_before = config.normalize_before
         self.dropout = config.dropout
         self.activation_dropout = config.activation_dropout
-        self.self_attn = ATTENTION_CLASSES[config.encoder_self_attention](
-            config, config.encoder_attention_heads, layer_idx, place="encoder"
-        )
+        self.self_attn = build_attention(config, layer_idx, place="encoder")
         self.self_attn_layer_norm = nn.LayerNorm(config.d_model)
         self.activation_fn = ACT2FN[config.activation_function]
         self.fc1 = nn.Linear(config.d_model, config.encoder_ffn_dim)
@@ -88,13 +103,9 @@ class DocMTDecoderLayer(GradientCheckpointingLayer):
         self.normalize_before = config.normalize_before
         self.dropout = config.dropout
         self.activation_dropout = config.activation_dropout
-        self.self_attn = ATTENTION_CLASSES[config.decoder_self_attention](
-            config, config.decoder_attention_heads, layer_idx, place="decoder"
-        )
+        self.self_attn = build_attention(config, layer_idx, place="decoder")
         self.self_attn_layer_norm = nn.LayerNorm(config.d_model)
-        self.encoder_attn = ATTENTION_CLASSES[config.cross_attention](
-            config, config.decoder_attention_heads, layer_idx, place="cross"
-        )
+        self.encoder_attn = build_attention(config, layer_idx, place="cross")
         self.encoder_attn_layer_norm = nn.LayerNorm(config.d_model)
         self.activation_fn = ACT2FN[config.activation_function]
         self.fc1 = nn.Linear(config.d_model, config.decoder_ffn_dim)
@@ -167,6 +178,8 @@ class DocMTPreTrainedModel(PreTrainedModel):
         Embeddings N(0, 1 / d_model) with a zero pad row and Xavier elsewhere, as in fairseq's Transformer; with
         `config.init_std`, N(0, init_std^2) for all, as in Marian models.
         """
+        if isinstance(module, RelativeTable):
+            init.normal_(module.weight, mean=0.0, std=self.config.init_std or module.weight.shape[1] ** -0.5)
         if isinstance(module, WindowAttention) and module.relative_keys is not None:
             init.normal_(module.relative_keys, mean=0.0, std=self.config.init_std or self.config.d_model**-0.5)
         if self.config.init_std is not None or not isinstance(module, nn.Linear | nn.Embedding):
@@ -195,23 +208,46 @@ class DocMTStack(DocMTPreTrainedModel):
         self.embed_tokens = nn.Embedding(config.vocab_size, config.d_model, config.pad_token_id)
         self.embed_scale = math.sqrt(config.d_model) if config.scale_embedding else 1.0
         self.layer_norm = nn.LayerNorm(config.d_model) if config.normalize_before else None
+        self.relative_table = None
+        if config.relative_distances is not None:
+            head_dim = config.d_model // config.encoder_attention_heads
+            self.relative_table = RelativeTable(config.relative_distances, head_dim)
         self.gradient_checkpointing = False
 
-    def embed(self, input_ids, inputs_embeds, position_ids, past_length: int = 0) -> torch.Tensor:
-        """Scaled token embeddings plus positions, `(B, L, d_model)`; by default these count on from `past_length`."""
+    def embed(
+        self, input_ids, inputs_embeds, position_ids, past_length: int = 0
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """
+        Scaled token embeddings plus positions, `(B, L, d_model)`; by default these count on from `past_length`.
+
+        Also returns the sinusoids of the positions, `(B or 1, L, d_model)`, where something reads them.
+        """
         # beside embeddings, systems that know sentences read these off the ids
-        is_redundant = inputs_embeds is not None and not self.config.has_intervals
+        is_redundant = inputs_embeds is not None and not self.config.knows_sentences
         if (input_ids is None) == (inputs_embeds is None) and (input_ids is None or is_redundant):
             raise ValueError("Give exactly one of `input_ids` and `inputs_embeds` (or of their decoder versions).")
         if inputs_embeds is None:
             inputs_embeds = self.embed_tokens(input_ids)
         hidden_states = inputs_embeds * self.embed_scale
-        if self.config.position_encoding != "sinusoidal":
-            return nn.functional.dropout(hidden_states, self.config.dropout, self.training)
-        if position_ids is None:
-            position_ids = torch.arange(inputs_embeds.shape[1], device=inputs_embeds.device)[None] + past_length
-        positions = sinusoids(position_ids, self.config.d_model, inputs_embeds.dtype)
-        return nn.functional.dropout(hidden_states + positions, self.config.dropout, self.training)
+        positions = None
+        if self.config.position_encoding == "sinusoidal" or self.config.is_position_aware:
+            if position_ids is None:
+                position_ids = torch.arange(inputs_embeds.shape[1], device=inputs_embeds.device)[None] + past_length
+            positions = sinusoids(position_ids, self.config.d_model, inputs_embeds.dtype)
+        if self.config.position_encoding == "sinusoidal":
+            hidden_states = hidden_states + positions
+        return nn.functional.dropout(hidden_states, self.config.dropout, self.training), positions
+
+    def beside_masks(
+        self, query: torch.Tensor | None, key: torch.Tensor | None, is_position_aware: bool
+    ) -> dict[str, Any]:
+        """What attention reads beside its masks: the sinusoids of queries and keys, and the table of distances."""
+        found: dict[str, Any] = {}
+        if is_position_aware:
+            found["positions"] = PositionVectors(query, key)
+        if self.relative_table is not None:
+            found["relative_table"] = self.relative_table.weight
+        return found
 
     def is_packed(self, mask_names: Iterable[str], kwargs: dict[str, Any]) -> bool:
         """
@@ -259,7 +295,7 @@ class DocMTEncoder(DocMTStack):
             inputs_embeds (`torch.Tensor` of shape `(batch_size, source_length, d_model)`, *optional*):
                 Embeddings in place of ids.
         """
-        hidden_states = self.embed(input_ids, inputs_embeds, position_ids)
+        hidden_states, positions = self.embed(input_ids, inputs_embeds, position_ids)
         names = {name for layer in self.layers for name in layer.self_attn.mask_names}
         inputs = MaskInputs("encoder", self.config, hidden_states, attention_mask, key_ids=input_ids)
         is_packed = self.is_packed(names, kwargs)
@@ -268,7 +304,8 @@ class DocMTEncoder(DocMTStack):
             inputs.queries = inputs.keys = layout
         masks = build_attention_masks(names, inputs)
         if is_packed:
-            hidden_states = layout.pack(hidden_states)
+            hidden_states, positions = layout.pack(hidden_states), layout.pack_shared(positions)
+        masks |= self.beside_masks(positions, positions, self.config.position_aware_encoder)
         for layer in self.layers:
             hidden_states = layer(hidden_states, masks, **kwargs)
         hidden_states = self.normalize(hidden_states)
@@ -331,11 +368,13 @@ class DocMTDecoder(DocMTStack):
         cross_names = {name for layer in self.layers for name in layer.encoder_attn.mask_names}
         is_packed = False
         if isinstance(cache, SearchCache):
-            hidden_states = self.embed(input_ids, inputs_embeds, position_ids)
+            hidden_states, positions = self.embed(input_ids, inputs_embeds, position_ids)
             self_masks, cross_masks = cache.masks("decoder", names), cache.masks("cross", cross_names)
+            source_positions = None  # the keys of the source are in the cache
         else:
             past_length = 0 if cache is None else cache.get_seq_length()
-            hidden_states = self.embed(input_ids, inputs_embeds, position_ids, past_length)
+            hidden_states, positions = self.embed(input_ids, inputs_embeds, position_ids, past_length)
+            source_positions = self._source_positions(encoder_hidden_states)
             inputs = MaskInputs("decoder", self.config, hidden_states, attention_mask, cache=cache)
             inputs.query_ids = inputs.key_ids = input_ids
             cross_inputs = MaskInputs("cross", self.config, hidden_states, encoder_attention_mask)
@@ -349,6 +388,9 @@ class DocMTDecoder(DocMTStack):
             cross_masks = build_attention_masks(cross_names, cross_inputs)
             if is_packed:
                 hidden_states, encoder_hidden_states = target.pack(hidden_states), source.pack(encoder_hidden_states)
+                positions, source_positions = target.pack_shared(positions), source.pack_shared(source_positions)
+        self_masks |= self.beside_masks(positions, positions, self.config.position_aware_decoder)
+        cross_masks |= self.beside_masks(positions, source_positions, self.config.position_aware_cross)
         for layer in self.layers:
             hidden_states = layer(hidden_states, self_masks, encoder_hidden_states, cross_masks, cache=cache, **kwargs)
         hidden_states = self.normalize(hidden_states)
@@ -375,9 +417,36 @@ class DocMTDecoder(DocMTStack):
         cross_inputs.keys = source
         return target, source
 
-    def project_source(self, encoder_hidden_states: torch.Tensor) -> torch.Tensor:
-        """Keys and values of all layers for source states `(B, S, d_model)`: `(2, decoder_layers, B, H, S, D)`."""
-        return torch.stack([layer.encoder_attn.project_source(encoder_hidden_states) for layer in self.layers], dim=1)
+    def _source_positions(
+        self, encoder_hidden_states: torch.Tensor, position_ids: torch.LongTensor | None = None
+    ) -> torch.Tensor | None:
+        """Sinusoids of source states `(B, S, d_model)`, where cross-attention reads them; from 0 by default."""
+        if not self.config.position_aware_cross:
+            return None
+        if position_ids is None:
+            position_ids = torch.arange(encoder_hidden_states.shape[1], device=encoder_hidden_states.device)[None]
+        return sinusoids(position_ids, self.config.d_model, encoder_hidden_states.dtype)
+
+    def project_source(
+        self, encoder_hidden_states: torch.Tensor, position_ids: torch.LongTensor | None = None
+    ) -> torch.Tensor:
+        """
+        Keys and values of the source in all layers, for decoding.
+
+        Args:
+            encoder_hidden_states (`torch.Tensor` of shape `(B, S, d_model)`): Source states.
+            position_ids (`torch.LongTensor` of shape `(B, S)`, *optional*): Their positions; from 0 by default.
+
+        Returns:
+            `torch.Tensor` of shape `(2, key sets, B, H, S, D)`: those of all layers, then those of the second attention
+            of layers with a gate.
+        """
+        positions = self._source_positions(encoder_hidden_states, position_ids)
+        key_sets = sorted(
+            (heads for layer in self.layers for heads in layer.encoder_attn.key_sets),
+            key=lambda heads: heads.layer_idx,
+        )
+        return torch.stack([heads.project_source(encoder_hidden_states, positions) for heads in key_sets], dim=1)
 
 
 class DocMTModel(DocMTPreTrainedModel):
@@ -393,6 +462,10 @@ class DocMTModel(DocMTPreTrainedModel):
         self.shared = nn.Embedding(config.vocab_size, config.d_model, config.pad_token_id)
         self.encoder = DocMTEncoder(config)
         self.decoder = DocMTDecoder(config)
+        if config.relative_distances is not None:
+            # one table: the decoder has that of the encoder
+            tied = {"decoder.relative_table.weight": "encoder.relative_table.weight"}
+            self._tied_weights_keys = {**self._tied_weights_keys, **tied}
         self.post_init()
 
     def get_input_embeddings(self) -> nn.Embedding:

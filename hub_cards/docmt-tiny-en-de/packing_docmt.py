@@ -62,6 +62,10 @@ class TokenLayout:
         flat = states.flatten(0, 1)
         return (flat if self._index is None else flat.index_select(0, self._index))[None]
 
+    def pack_shared(self, states: torch.Tensor | None) -> torch.Tensor | None:
+        """States that all sequences may share, `(B or 1, L, ...)`, as those of the row; `None` stays `None`."""
+        return None if states is None else self.pack(states.expand(len(self.lengths), *states.shape[1:]))
+
     def unpack(self, states: torch.Tensor) -> torch.Tensor:
         """States of the row `(1, rows, ...)` to padded ones `(B, L, ...)`, zeros at padding."""
         flat = states[0]
