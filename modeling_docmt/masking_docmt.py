@@ -21,6 +21,11 @@ from .packing_docmt import TokenLayout
 from .sentences_docmt import source_sentence_ids, target_sentence_ids
 
 
+# queries in a block that sees the whole document with relative positions: each block has distances of its own, as many
+# as it has keys and queries
+RELATIVE_BLOCK = 128
+
+
 @dataclass
 class MaskInputs:
     """
@@ -73,7 +78,9 @@ def _document_plan(inputs: MaskInputs) -> IntervalPlan:
     queries, keys = _layouts(inputs)
     low = np.zeros_like(queries.positions)
     high = queries.positions if inputs.place == "decoder" else keys.lengths[queries.documents] - 1
-    return _plan(low, high, queries, keys, queries.positions)
+    is_relative = inputs.config.relative_distances is not None and inputs.place != "cross"
+    block_size = RELATIVE_BLOCK if is_relative else None
+    return _plan(low, high, queries, keys, queries.positions, block_size)
 
 
 def _window_plan(inputs: MaskInputs) -> IntervalPlan:
@@ -190,12 +197,22 @@ def _aligned_positions(inputs: MaskInputs) -> np.ndarray:
 
 
 def _plan(
-    low: np.ndarray, high: np.ndarray, queries: TokenLayout, keys: TokenLayout, centers: np.ndarray | None = None
+    low: np.ndarray,
+    high: np.ndarray,
+    queries: TokenLayout,
+    keys: TokenLayout,
+    centers: np.ndarray | None = None,
+    block_size: int | None = None,
 ) -> IntervalPlan:
     """The plan of bounds that count in the document of each query, as `centers` do; padding sees nothing."""
     start = keys.starts[queries.documents]
     high = np.where(queries.is_token, high, low - 1)
     positions = start + (queries.positions if centers is None else centers)
     return IntervalPlan.build(
-        start + low, start + high, len(keys.documents), query_positions=positions, device=keys.device
+        start + low,
+        start + high,
+        len(keys.documents),
+        query_positions=positions,
+        device=keys.device,
+        block_size=block_size,
     )

@@ -8,7 +8,7 @@ from transformers import MarianConfig, MarianMTModel
 
 from modeling_docmt import DocMTForConditionalGeneration, DocumentTranslationPipeline
 from training.evaluate import EvaluationArguments, evaluate, main, parse_arguments, read_test_set
-from training.hypotheses import load_tokenizer, read_hypotheses
+from training.hypotheses import PieceStatusPipeline, load_tokenizer, read_hypotheses
 from training.metrics import score_documents
 
 
@@ -239,6 +239,54 @@ def test_model_translates_through_the_pipeline(test_set, model_folder, tmp_path,
     for record, source in zip(records, toy_documents, strict=False):
         (alone,) = pipe([source["src"]], num_beams=1, decoding="counted")
         assert record["tgt"] == [sentence["translation"] for sentence in alone["sentences"]]
+
+
+@pytest.mark.parametrize("decoding", ["free", "counted", "sequential"])
+def test_coverage_is_reported_where_the_model_is_free_in_the_number_of_sentences(
+    test_set, make_model, tokenizer, tmp_path, decoding, capsys
+):
+    # fails if the other modes report a coverage, which is 100 by construction
+    make_model("concat-document").save_pretrained(tmp_path / "tiny")
+    tokenizer.save_pretrained(tmp_path / "tiny")
+    output = tmp_path / "result.json"
+    main(
+        [
+            *("--model", str(tmp_path / "tiny"), "--data", str(test_set), "--output", str(output)),
+            *("--num_beams", "1", "--resamples", "0", "--decoding", decoding, "--measures", "s-BLEU"),
+            *("--max_documents", "5"),
+        ]
+    )
+    (entry,) = json.loads(output.read_text(encoding="utf-8"))["test_sets"]
+    table = capsys.readouterr().out
+    if decoding != "free":
+        assert "coverage" not in entry
+        assert "coverage" not in table
+        return
+    found = entry["coverage"]
+    assert found["documents"] == 5
+    assert found["missing_sentences"] == entry["status"].get("missing", 0)
+    assert 0 <= found["score"] <= 100
+    assert f"coverage of test.en-de.toy: {found['score']:.2f} %" in table
+
+
+def test_free_decoding_of_single_sentences_has_no_coverage(test_set, make_model, tokenizer, tmp_path):
+    make_model("sentence-level").save_pretrained(tmp_path / "tiny")
+    tokenizer.save_pretrained(tmp_path / "tiny")
+    options = {"num_beams": 1, "max_documents": 2, "measures": ["s-BLEU"], "resamples": 0, "decoding": "free"}
+    result = evaluate(EvaluationArguments(data=[str(test_set)], model=str(tmp_path / "tiny"), **options))
+    assert "coverage" not in result["test_sets"][0]
+
+
+def test_a_long_sentence_is_covered_piece_by_piece(make_model, tokenizer, toy_documents):
+    # fails if the status of the whole sentence is taken, which says of missing pieces no more than `source_split`
+    (source,) = (record["src"] for record in toy_documents if record["id"] == "long-sentence")
+    pipe = PieceStatusPipeline(model=make_model("concat-document", max_part_tokens=30), tokenizer=tokenizer)
+    (result,) = pipe([source], num_beams=1, decoding="free")
+    assert result["sentences"][0]["status"] == "source_split"
+    assert len(result["piece_status"]) > len(source)
+    assert "source_split" not in result["piece_status"]
+    (nothing,) = pipe([["* * *"]], num_beams=1, decoding="free")
+    assert nothing["piece_status"] == []
 
 
 def test_stock_model_translates_sentence_by_sentence(test_set, tmp_path, tokenizer, toy_documents):

@@ -249,7 +249,8 @@ def test_sentence_lengths_sum_to_the_sequence_and_ids_never_fall(config):
         pieces = source[window.first : window.last]
         expected = [2] * window.bod + [len(piece) + 1 for piece in pieces]
         sentence_ids = source_sentence_ids(torch.tensor([ids]), config)[0].tolist()
-        assert sentence_ids == sorted(sentence_ids) and set(sentence_ids) == set(range(len(expected)))
+        of_each = [[number] * length for number, length in enumerate(expected)]
+        assert sentence_ids == [0] * config.use_sos + list(itertools.chain(*of_each))
         sentences = SourceSentences.from_ids(torch.tensor([ids]), np.array([len(ids)]), config)
         assert sentences.counts[0] == len(expected)
         assert (sentences.ends - sentences.starts)[0].tolist() == expected

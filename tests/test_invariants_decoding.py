@@ -75,7 +75,8 @@ def test_as_many_sentences_come_out_as_went_in(system, mode):
 def test_one_sentence_is_the_same_in_all_modes(system, num_beams):
     # fails if sequential decoding ends the last sentence with a separator
     model = tiny_model(system)
-    separator = 10 if system == "mr-doc2doc" else model.config.sep_token_id
+    is_indexed = model.config.indexed_separators
+    separator = model.config.first_separator_token_id if is_indexed else model.config.sep_token_id
     for document in random_documents(3, 4, most_sentences=1, lengths=(1, 4, 7)):
         counted = translate(model, [document], decoding="counted", num_beams=num_beams)
         full = translate(model, [document], decoding="sequential", num_beams=num_beams)

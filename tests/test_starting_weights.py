@@ -15,8 +15,15 @@ def start(make_model, tmp_path_factory):
 
 
 def test_names_of_layers_are_summed_up():
-    names = [*(f"a.layers.{index}.fc1.bias" for index in (0, 1, 2, 5)), "b.weight", "a.layers.3.fc2.bias"]
-    assert summarize_names(names) == ["a.layers.0-2,5.fc1.bias", "b.weight", "a.layers.3.fc2.bias"]
+    names = [*(f"a.layers.{index}.fc1.{kind}" for kind in ("weight", "bias") for index in (0, 1, 2, 5))]
+    names += ["b.weight", "a.layers.3.fc2.bias", "final_logits_bias", "a.layers.10.keys"]
+    assert summarize_names(names) == [
+        "a.layers.0-2,5.fc1",
+        "b",
+        "a.layers.3.fc2",
+        "final_logits_bias",
+        "a.layers.10.keys",
+    ]
     assert summarize_names([]) == []
 
 
@@ -37,7 +44,7 @@ def test_the_encoder_alone_is_loaded_and_tied_embeddings_come_along(start, make_
     assert any(name.startswith("model.decoder.layers") for name in result.unused)
     summary = result.summary(model)
     assert summary["loaded_parameters"] + summary["fresh_parameters"] == sum(p.numel() for p in model.parameters())
-    assert {"model.encoder.layers.0-1.fc1.weight"} <= set(summary["loaded"])
+    assert "model.encoder.layers.0-1.fc1" in summary["loaded"]
 
 
 def test_what_a_system_adds_is_fresh_and_the_rest_is_loaded(start, make_model):

@@ -56,18 +56,25 @@ def train(tokenizer_folder, toy_corpus, tmp_path):
     return run
 
 
+@pytest.fixture(scope="module")
+def start(make_model, tmp_path_factory):
+    """Folder of a sentence-level model, the start of others."""
+    folder = tmp_path_factory.mktemp("start")
+    make_model().save_pretrained(folder)
+    return folder
+
+
 def weights(folder):
     return load_file(folder / "model.safetensors")
 
 
 @pytest.mark.parametrize("is_transfer", [False, True], ids=["plain", "transfer"])
-def test_a_run_stopped_and_resumed_equals_the_uninterrupted_one(train, is_transfer):
+def test_a_run_stopped_and_resumed_equals_the_uninterrupted_one(train, start, is_transfer):
     # the second fails if words are drawn from a generator that is not saved, or learning rates are not
     options = {"save_strategy": "steps", "save_steps": 3}
     if is_transfer:
-        start = train("start", max_steps=1)[1]
-        # the eight batches of an epoch: the words come back between the stop and the end
-        options |= {"init_from": start, "init_parts": "encoder", "loaded_lr_scale": 0.2}
+        # of eight batches in an epoch: the words come back between the stop and the end
+        options |= {"config_overrides": "", "init_from": start, "init_parts": "encoder", "loaded_lr_scale": 0.2}
         options |= {"word_dropout": 0.3, "word_dropout_epochs": 0.6}
     whole = train("whole", **options)[1]
     # the schedule of six updates, stopped after three: the folder holds what a killed run leaves
@@ -158,13 +165,13 @@ def test_weights_of_another_system_are_the_start(train):
         assert torch.equal(weights(document)[name], tensor), name
 
 
-def test_loaded_weights_learn_at_their_own_rate(train):
+def test_loaded_weights_learn_at_their_own_rate(train, start):
     """Fails if the scale reaches the fresh decoder, or not all of the loaded encoder."""
-    _, sentence = train("sentence", max_steps=1)
     results, document = train(
         "document",
         system="concat-adj",
-        init_from=sentence,
+        config_overrides="",
+        init_from=start,
         init_parts="encoder",
         loaded_lr_scale=0.0,
         weight_decay=0.1,
@@ -172,7 +179,7 @@ def test_loaded_weights_learn_at_their_own_rate(train):
         max_steps=2,
         learning_rate=0.01,
     )
-    before, after = weights(sentence), weights(document)
+    before, after = weights(start), weights(document)
     for name, tensor in after.items():
         is_loaded = "decoder.layers" not in name
         assert torch.equal(before[name], tensor) is is_loaded, name
@@ -208,10 +215,10 @@ def test_words_are_hidden_in_training_alone_and_while_it_is_young(train, toy_cor
     assert (hidden["word_dropout"], hidden["word_dropout_epochs"]) == (0.9, 30)
 
 
-def test_resolutions_multiply_the_training_sequences_and_not_those_of_evaluation(train, toy_corpus):
+def test_resolutions_multiply_the_training_sequences_and_not_those_of_evaluation(train, start, toy_corpus):
     options = {"validation_file": toy_corpus, "eval_strategy": "steps", "max_steps": 1, "learning_rate": 0.0}
-    options |= {"system": "mr-doc2doc", "init_from": train("start", max_steps=1)[1]}
-    multi, folder = train("multi", **options)
+    options |= {"system": "mr-doc2doc", "init_from": start}
+    multi, folder = train("multi", **options | {"config_overrides": ""})
     single, _ = train("single", **options | {"config_overrides": "training_resolutions=document"})
     assert multi["training_resolutions"] == "multi" and single["training_resolutions"] == "document"
     assert multi["train_sequences"] > 2 * single["train_sequences"]

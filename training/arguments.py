@@ -28,6 +28,14 @@ class ModelArguments:
         default=None,
         metadata={"help": "Checkpoint folder whose weights are the start, such as a sentence-level model."},
     )
+    init_parts: str = field(
+        default="all",
+        metadata={
+            "help": "What is loaded from `init_from`: 'all' that both models have, or the 'encoder' with its "
+            "embeddings, which tied embeddings share with the decoder; the rest of the decoder is fresh.",
+            "choices": ["all", "encoder"],
+        },
+    )
     tokenizer_name: str | None = field(
         default=None, metadata={"help": "Tokenizer folder; that of `init_from` where missing."}
     )
@@ -88,6 +96,17 @@ class TrainingArguments(Seq2SeqTrainingArguments):
     label_smoothing_factor: float = field(default=0.1, metadata={"help": "Epsilon of label smoothing."})
     report_to: None | str | list[str] = field(
         default="tensorboard", metadata={"help": "Where the curves go: 'tensorboard', 'none', or others of Trainer."}
+    )
+    word_dropout: float = field(
+        default=0.0,
+        metadata={"help": "Probability by which a word of source and decoder input becomes `<mask>` in training."},
+    )
+    word_dropout_epochs: float = field(default=30, metadata={"help": "Epochs after which `word_dropout` ends."})
+    loaded_lr_scale: float = field(
+        default=1.0,
+        metadata={
+            "help": "Factor of the learning rate of parameters that were loaded from `init_from`; 0 keeps them."
+        },
     )
     generation_num_beams: int | None = field(default=1, metadata={"help": "Beams while evaluating."})
     early_stopping_patience: int | None = field(

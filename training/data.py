@@ -1,5 +1,6 @@
 """From documents to batches: model sequences of a system, padded to what a token budget allows."""
 
+import itertools
 import random
 from collections.abc import Iterator, Sequence
 
@@ -11,14 +12,18 @@ from transformers.utils import logging
 
 from modeling_docmt.configuration_docmt import DocMTConfig
 from modeling_docmt.documents_docmt import encode_sentences
-from modeling_docmt.formatting_docmt import format_sequence, training_windows
+from modeling_docmt.formatting_docmt import format_window, training_windows
 
 
 logger = logging.get_logger(__name__)
 
 
 def build_sequences(
-    source: Sequence[Sequence[int]], target: Sequence[Sequence[int]], config: DocMTConfig
+    source: Sequence[Sequence[int]],
+    target: Sequence[Sequence[int]],
+    config: DocMTConfig,
+    *,
+    resolutions: str | None = None,
 ) -> list[tuple[list[int], list[int]]]:
     """
     The training sequences of one document: formatted source ids and labels.
@@ -28,17 +33,13 @@ def build_sequences(
     Args:
         source, target (`Sequence[Sequence[int]]`): Token ids of N sentences each, without specials.
         config (`DocMTConfig`): Decides on formats and parts.
+        resolutions (`str`, *optional*): In place of `config.training_resolutions`, see `training_windows`.
     """
     pairs = [(s, t) for s, t in zip(source, target, strict=True) if s and t]
     sources, targets = [s for s, _ in pairs], [t for _, t in pairs]
-    windows = training_windows([len(s) for s in sources], [len(t) for t in targets], config)
-    return [
-        (
-            format_sequence(sources[w.first : w.last], config, bod=w.bod, source=True),
-            format_sequence(targets[w.first : w.last], config, bod=w.bod, source=False),
-        )
-        for w in windows
-    ]
+    lengths = [len(s) for s in sources], [len(t) for t in targets]
+    windows = training_windows(*lengths, config, resolutions=resolutions)
+    return [format_window(sources, targets, window, config) for window in windows]
 
 
 def encode_corpus(
@@ -48,6 +49,7 @@ def encode_corpus(
     *,
     max_source_length: int | None = None,
     max_target_length: int | None = None,
+    resolutions: str | None = None,
     num_proc: int | None = None,
 ) -> Dataset:
     """
@@ -59,12 +61,14 @@ def encode_corpus(
         config (`DocMTConfig`): The system.
         max_source_length, max_target_length (`int`, *optional*):
             Longer sequences, in tokens, are left out, counted and reported.
+        resolutions (`str`, *optional*): In place of `config.training_resolutions`, see `training_windows`.
         num_proc (`int`, *optional*): Processes.
 
     Returns:
-        `Dataset`: columns `input_ids`, `labels` and `length`, the larger of the two lengths in tokens.
+        `Dataset`: columns `input_ids`, `labels`, `source_length` and `target_length` in tokens, `length`, the larger
+        of the two, and `ratio`, source tokens per target token.
     """
-    options = {"tokenizer": tokenizer, "config": config}
+    options = {"tokenizer": tokenizer, "config": config, "resolutions": resolutions}
     sequences = documents.map(
         _encode_batch,
         batched=True,
@@ -91,21 +95,28 @@ def encode_corpus(
     return sequences
 
 
-def _encode_batch(batch: dict[str, list], tokenizer: PreTrainedTokenizerBase, config: DocMTConfig) -> dict[str, list]:
-    columns: dict[str, list] = {
-        name: [] for name in ("input_ids", "labels", "source_length", "target_length", "length")
-    }
+def _encode_batch(
+    batch: dict[str, list], tokenizer: PreTrainedTokenizerBase, config: DocMTConfig, resolutions: str | None
+) -> dict[str, list]:
+    names = ("input_ids", "labels", "source_length", "target_length", "length", "ratio")
+    columns: dict[str, list] = {name: [] for name in names}
+    separators = frozenset(config.separator_ids())
     sides = []
     for name, is_target in (("src", False), ("tgt", True)):
         encoded = iter(encode_sentences(tokenizer, [s for doc in batch[name] for s in doc], target=is_target))
         sides.append([[next(encoded) for _ in document] for document in batch[name]])
     for source, target in zip(*sides, strict=True):
-        for input_ids, labels in build_sequences(source, target, config):
+        for input_ids, labels in build_sequences(source, target, config, resolutions=resolutions):
             columns["input_ids"].append(input_ids)
             columns["labels"].append(labels)
             columns["source_length"].append(len(input_ids))
             columns["target_length"].append(len(labels))
             columns["length"].append(max(len(input_ids), len(labels)))
+            length = len(input_ids)
+            if config.sequence_format == "source_context":
+                # its context has no tokens on the target side
+                length = len(list(itertools.takewhile(lambda token: token not in separators, reversed(input_ids))))
+            columns["ratio"].append(length / len(labels))
     return columns
 
 

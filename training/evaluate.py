@@ -8,7 +8,8 @@ Score a model or finished translations on test sets: s-BLEU, d-BLEU, chrF and TE
 Input: test sets as documents (JSON Lines, gzip or not), and a model folder, or one file of hypotheses a test set.
 Output: a table on stdout, progress on stderr, and with `--output` a result file that holds the scores together with
 their recipe: signature, decoding mode, hash of data and weights, commit, versions, hardware, time. With a baseline
-(the copied source, or a second system's hypotheses) the differences come with a paired bootstrap over documents.
+(the copied source, or a second system's hypotheses) the differences come with a paired bootstrap over documents. With
+`--decoding free` sentence coverage is reported too.
 """
 
 import os
@@ -20,8 +21,9 @@ from typing import Any
 
 from training.arguments import parse_arguments as parse_flags
 from training.bootstrap import BOOTSTRAP_MEASURES, RESAMPLES, SEED, bootstrap_intervals, paired_bootstrap
+from training.coverage import coverage, coverage_lines
 from training.documents import Record, read_documents, write_documents
-from training.hypotheses import Hypotheses, Translator, copy_source, read_hypotheses
+from training.hypotheses import Hypotheses, Translator, copy_source, decoding_mode, read_hypotheses
 from training.metrics import MEASURES, check_counts, score_documents
 from training.results import portable_path, run_info, sha256_of_file, write_json_atomic
 from training.score_table import score_table
@@ -235,6 +237,8 @@ def evaluate_test_set(
         )
     if hypotheses.status is not None:
         result["status"] = hypotheses.status_counts()
+    if hypotheses.free_status is not None:
+        result["coverage"] = coverage(hypotheses.free_status)
     if hypotheses.seconds is not None and hypotheses.target_tokens is not None:
         result["seconds"] = round(hypotheses.seconds, 2)
         result["target_tokens"] = hypotheses.target_tokens
@@ -261,9 +265,7 @@ def describe_model(translator: Translator, arguments: EvaluationArguments) -> di
         info["weights_sha256"] = sha256_of_file(folder / "model.safetensors")
     decoding = generation_options(arguments)
     if translator.is_docmt:
-        # where the saved generation config names no mode, `generate()` takes that of the system
-        saved = model.generation_config.to_dict().get("decoding")
-        decoding.setdefault("decoding", saved or model.config.default_decoding)
+        decoding["decoding"] = decoding_mode(model, decoding)
         if model.config.sequence_format == "context_window":
             decoding["context_sentences"] = model.config.context_sentences
     else:
@@ -375,7 +377,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     # a wrong argument or file is answered with what to do, not with a traceback
     except (ValueError, OSError) as error:
         raise SystemExit(f"docmt-evaluate: {error}") from error
-    print(score_table(result))
+    print("\n".join([score_table(result), *coverage_lines(result)]))
 
 
 if __name__ == "__main__":

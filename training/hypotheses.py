@@ -20,6 +20,7 @@ from transformers import AutoConfig, AutoModelForSeq2SeqLM, AutoTokenizer, PreTr
 from modeling_docmt import DocMTForConditionalGeneration, DocMTTokenizer, DocumentTranslationPipeline
 from modeling_docmt.documents_docmt import decode_sentences, encode_sentences, has_letters
 from training.corpus_lines import read_lines
+from training.coverage import FORMATS_WITH_COVERAGE
 from training.documents import Record
 from training.metrics import check_counts
 
@@ -40,6 +41,9 @@ class Hypotheses:
             Time of translating, loading excluded.
         target_tokens (`int`, *optional*):
             Tokens of the translations, one end token for each sentence that was not empty.
+        free_status (`list[list[str]]`, *optional*):
+            What `generate()` said of each sentence that it got, the pieces of a long one one by one; where the model
+            was free in the number of sentences only.
     """
 
     documents: list[list[str]]
@@ -47,6 +51,7 @@ class Hypotheses:
     scores: list[list[float | None]] | None = None
     seconds: float | None = None
     target_tokens: int | None = None
+    free_status: list[list[str]] | None = None
 
     def status_counts(self) -> dict[str, int] | None:
         """Count sentences by status, the most frequent first; None where no status is known."""
@@ -129,6 +134,25 @@ def copy_source(records: Sequence[Record]) -> Hypotheses:
     return Hypotheses([list(record["src"]) for record in records])
 
 
+class PieceStatusPipeline(DocumentTranslationPipeline):
+    """
+    The pipeline, with a further key `piece_status` in its results: what `generate()` said of each sentence it got.
+
+    The status of a sentence that was split for its length is `source_split`, whatever became of its pieces.
+    """
+
+    def postprocess(self, model_outputs: dict) -> dict[str, Any]:
+        """The result of the pipeline and the status of each output of the model."""
+        pieces = [output.status for output in model_outputs["document"].outputs]
+        return {**super().postprocess(model_outputs), "piece_status": pieces}
+
+
+def decoding_mode(model: PreTrainedModel, generation: dict[str, Any]) -> str:
+    """Return the mode in which a DocMT model decodes: that of the call, else as it was saved, else of the system."""
+    saved = model.generation_config.to_dict().get("decoding")
+    return generation.get("decoding") or saved or model.config.default_decoding
+
+
 class Translator:
     """
     A model folder that translates records.
@@ -153,7 +177,7 @@ class Translator:
         self.model: PreTrainedModel = model_class.from_pretrained(model, dtype=dtype).to(self.device).eval()
         self.tokenizer = load_tokenizer(model)
         if self.is_docmt:
-            self.pipeline = DocumentTranslationPipeline(model=self.model, tokenizer=self.tokenizer, device=self.device)
+            self.pipeline = PieceStatusPipeline(model=self.model, tokenizer=self.tokenizer, device=self.device)
 
     def translate(
         self, records: Sequence[Record], *, batch_size: int = 16, name: str = "", **generation: Any
@@ -192,15 +216,19 @@ class Translator:
         self, documents: list[list[str]], batch_size: int, progress: tqdm, generation: dict[str, Any]
     ) -> Hypotheses:
         translated: list[list[dict[str, Any]]] = [[] for _ in documents]
+        pieces: list[list[str]] = [[] for _ in documents]
         for batch in _batches_by_length([sum(map(len, document)) for document in documents], batch_size):
             outputs = self.pipeline([documents[index] for index in batch], batch_size=batch_size, **generation)
             for index, output in zip(batch, outputs, strict=True):
-                translated[index] = output["sentences"]
+                translated[index], pieces[index] = output["sentences"], output["piece_status"]
                 progress.update(len(documents[index]))
+        is_free = decoding_mode(self.model, generation) == "free"
+        has_coverage = is_free and self.model.config.sequence_format in FORMATS_WITH_COVERAGE
         return Hypotheses(
             documents=[[sentence["translation"] for sentence in document] for document in translated],
             status=[[sentence["status"] for sentence in document] for document in translated],
             scores=[[sentence["score"] for sentence in document] for document in translated],
+            free_status=pieces if has_coverage else None,
         )
 
     def _translate_sentences(

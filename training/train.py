@@ -10,6 +10,7 @@ A run that was stopped goes on with `--resume_from_checkpoint true`, to the same
 """
 
 import copy
+import itertools
 import os
 import sys
 import time
@@ -32,12 +33,13 @@ from transformers import (
 from transformers.trainer_utils import get_last_checkpoint
 from transformers.utils import logging
 
-from modeling_docmt import DocMTConfig, DocMTForConditionalGeneration, DocMTTokenizer
+from modeling_docmt import SYSTEMS, DocMTConfig, DocMTForConditionalGeneration, DocMTTokenizer
 
 from .arguments import DataArguments, ModelArguments, TrainingArguments, parse_arguments, parse_config_overrides
 from .data import encode_corpus
 from .documents import load_corpus
 from .results import portable_path, run_info, sha256_of_files, write_json_atomic
+from .starting_weights import StartingWeights, load_starting_weights
 from .trainer import CpuTimeCallback, DocMTTrainer
 
 
@@ -83,8 +85,11 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
     train_sequences = encode_documents(train_documents, tokenizer, config, data_args)
     config.train_ratio = mean_ratio(train_sequences)
     eval_documents = load_documents(data_args.validation_file) if data_args.validation_file else None
-    eval_sequences = encode_documents(eval_documents, tokenizer, config, data_args) if eval_documents else None
-    model = build_model(model_args, config)
+    eval_sequences = None
+    if eval_documents:
+        # of all resolutions of training, the one that decoding has
+        eval_sequences = encode_documents(eval_documents, tokenizer, config, data_args, resolutions="document")
+    model, start_weights = build_model(model_args, config)
 
     callbacks: list = [CpuTimeCallback()]
     if args.early_stopping_patience is not None:
@@ -97,6 +102,7 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
         train_dataset=train_sequences,
         eval_dataset=eval_sequences,
         evaluation_documents=list(first(eval_documents, data_args.max_eval_samples)) if eval_documents else None,
+        loaded_parameters=start_weights.loaded if start_weights else (),
         callbacks=callbacks,
     )
     start = time.time()
@@ -107,6 +113,7 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
     trainer.save_model()
     trainer.save_state()
     results = describe_run(argv, model_args, data_args, args, config, model, train_sequences, trainer, metrics)
+    results["starting_weights"] = None if start_weights is None else start_weights.summary(model)
     results["wall_seconds_of_this_process"] = round(time.time() - start, 1)
     if trainer.is_world_process_zero():
         write_json_atomic(args.results_file or Path(args.output_dir) / "results.json", results)
@@ -121,7 +128,21 @@ def check_arguments(model_args: ModelArguments, data_args: DataArguments, args: 
         raise ValueError("`tokenizer_name` is needed, or `init_from` with a tokenizer in it: see train_tokenizer.")
     if args.eval_strategy != "no" and not data_args.validation_file:
         raise ValueError(f"`validation_file` is needed by `eval_strategy={str(args.eval_strategy)!r}`.")
+    if model_args.init_from is None and (model_args.init_parts != "all" or args.loaded_lr_scale != 1.0):
+        raise ValueError(
+            f"`init_parts={model_args.init_parts!r}` and `loaded_lr_scale={args.loaded_lr_scale}` are about weights "
+            "that are loaded: name their checkpoint as `init_from`, or leave them out."
+        )
+    if args.loaded_lr_scale < 0:
+        raise ValueError(f"`loaded_lr_scale` must be 0 or more, got {args.loaded_lr_scale}.")
+    if not 0 <= args.word_dropout < 1:
+        raise ValueError(f"`word_dropout` must be at least 0 and below 1, got {args.word_dropout}.")
     if model_args.architecture == "marian":
+        if model_args.init_from is not None:
+            raise ValueError(
+                f"`architecture='marian'` starts from fresh weights, got `init_from={model_args.init_from!r}`: give "
+                "`tokenizer_name` alone, and the shape in `config_overrides`."
+            )
         if model_args.system != "sentence-level":
             raise ValueError(f"`architecture='marian'` is sentence-level, got `system={model_args.system!r}`.")
         if args.predict_with_generate:
@@ -171,10 +192,11 @@ def build_config(
     if model_args.init_from:
         start = DocMTConfig.from_pretrained(model_args.init_from)
         base = {name: getattr(start, name) for name in SHAPE_FIELDS + STYLE_FIELDS}
-    ids = {f"{name}_token_id": getattr(tokenizer, f"{name}_token_id") for name in ("pad", "bos", "eos", "sep", "mask")}
-    for token, name in (("<bod>", "bod_token_id"), ("<sos>", "sos_token_id"), ("<sep1>", "first_separator_token_id")):
-        index = tokenizer.convert_tokens_to_ids(token)
-        ids[name] = None if index == tokenizer.unk_token_id else index
+    ids = token_ids(tokenizer)
+    if {**SYSTEMS[model_args.system], **changes}.get("use_sos"):
+        ids["decoder_start_token_id"] = ids["sos_token_id"]
+    elif not base:
+        ids["decoder_start_token_id"] = ids["pad_token_id"] if ids["bos_token_id"] is None else ids["bos_token_id"]
     languages = {
         "source_lang": data_args.source_lang or documents[0]["src_lang"],
         "target_lang": data_args.target_lang or documents[0]["tgt_lang"],
@@ -184,10 +206,35 @@ def build_config(
     )
 
 
+def token_ids(tokenizer: PreTrainedTokenizerBase) -> dict[str, int | None]:
+    """Fields of `DocMTConfig` that the vocabulary decides: ids of special tokens, and how many separators it has."""
+
+    def known(token: str) -> int | None:
+        index = tokenizer.convert_tokens_to_ids(token)
+        return None if index == tokenizer.unk_token_id else index
+
+    ids = {f"{name}_token_id": getattr(tokenizer, f"{name}_token_id") for name in ("pad", "bos", "eos", "sep", "mask")}
+    for token, name in (("<bod>", "bod_token_id"), ("<sos>", "sos_token_id"), ("<sep1>", "first_separator_token_id")):
+        ids[name] = known(token)
+    if ids["mask_token_id"] is None:
+        ids["mask_token_id"] = known("<mask>")
+    first_separator = ids["first_separator_token_id"]
+    if first_separator is not None:
+        # only those that follow without a gap
+        places = itertools.count()
+        count = next(place for place in places if known(f"<sep{place + 1}>") != first_separator + place)
+        ids["num_indexed_separators"] = count
+    return ids
+
+
 def encode_documents(
-    documents: Dataset, tokenizer: PreTrainedTokenizerBase, config: DocMTConfig, data_args: DataArguments
+    documents: Dataset,
+    tokenizer: PreTrainedTokenizerBase,
+    config: DocMTConfig,
+    data_args: DataArguments,
+    resolutions: str | None = None,
 ) -> Dataset:
-    """Model sequences of a corpus under the limits of the arguments."""
+    """Model sequences of a corpus under the limits of the arguments; `resolutions` in place of those of the system."""
     if data_args.train_part_tokens is not None:
         config = copy.deepcopy(config)
         config.max_part_tokens = data_args.train_part_tokens
@@ -197,34 +244,29 @@ def encode_documents(
         config,
         max_source_length=data_args.max_source_length,
         max_target_length=data_args.max_target_length,
+        resolutions=resolutions,
         num_proc=data_args.preprocessing_num_workers,
     )
 
 
 def mean_ratio(sequences: Dataset) -> float:
     """Source tokens per target token, mean over the training sequences (Herold and Ney 2023, on alignment)."""
-    ratios = [s / t for s, t in zip(sequences["source_length"], sequences["target_length"], strict=True)]
+    ratios = sequences["ratio"]
     return sum(ratios) / len(ratios)
 
 
-def build_model(model_args: ModelArguments, config: DocMTConfig) -> PreTrainedModel:
-    """A model of the configuration, with the weights of `init_from` or fresh ones."""
+def build_model(model_args: ModelArguments, config: DocMTConfig) -> tuple[PreTrainedModel, StartingWeights | None]:
+    """A model of the configuration, with the weights of `init_from` or fresh ones, and which are of the former."""
     if model_args.architecture == "marian":
-        return build_marian(config)
+        return build_marian(config), None
     model = DocMTForConditionalGeneration(config)
-    if model_args.init_from is not None:
-        start = DocMTForConditionalGeneration.from_pretrained(model_args.init_from, dtype=torch.float32)
-        # not by `from_pretrained`: what a system adds to dense attention is fresh, and some weights change their shape
-        missing, unexpected = model.load_state_dict(start.state_dict(), strict=False)
-        if missing or unexpected:
-            logger.warning(
-                f"Not in `init_from`, hence to be trained: {', '.join(missing) or 'nothing'}. In it, but not in "
-                f"system {config.system!r}: {', '.join(unexpected) or 'nothing'}."
-            )
-        if config.use_final_logits_bias and config.sequence_format != "sentence":
-            # a converted sentence-level model excludes the separators, which a document system must be able to produce
-            model.final_logits_bias[:, config.separator_ids()] = 0.0
-    return model
+    if model_args.init_from is None:
+        return model, None
+    start_weights = load_starting_weights(model, model_args.init_from, model_args.init_parts)
+    if config.use_final_logits_bias and config.sequence_format != "sentence":
+        # a converted sentence-level model excludes the separators, which a document system must be able to produce
+        model.final_logits_bias[:, config.separator_ids()] = 0.0
+    return model, start_weights
 
 
 def build_marian(config: DocMTConfig) -> MarianMTModel:
@@ -263,11 +305,14 @@ def describe_run(
         "parameters": sum(p.numel() for p in model.parameters() if p.requires_grad),
         "config_overrides": model_args.config_overrides,
         "init_from": None if model_args.init_from is None else portable_path(model_args.init_from),
+        "loaded_lr_scale": args.loaded_lr_scale,
         "source_lang": config.source_lang,
         "target_lang": config.target_lang,
         "train_files": [portable_path(path) for path in data_args.train_file],
         "train_sha256": sha256_of_files([p for p in data_args.train_file if Path(p).is_file()]),
         "validation_files": [portable_path(path) for path in data_args.validation_file],
+        "sequence_format": config.sequence_format,
+        "training_resolutions": config.training_resolutions,
         "train_sequences": len(train_sequences),
         "train_part_tokens": data_args.train_part_tokens or config.max_part_tokens,
         "train_target_tokens": sum(train_sequences["target_length"]),
@@ -281,6 +326,8 @@ def describe_run(
         "warmup_steps": args.warmup_steps,
         "lr_scheduler_type": SchedulerType(args.lr_scheduler_type).value,
         "label_smoothing": args.label_smoothing_factor,
+        "word_dropout": args.word_dropout,
+        "word_dropout_epochs": args.word_dropout_epochs if args.word_dropout else None,
         "seed": args.seed,
         "precision": "bfloat16 autocast" if args.bf16 else "float32",
         "float32_matmul_precision": args.float32_matmul_precision,

@@ -1,6 +1,7 @@
 """`Seq2SeqTrainer` for documents: batches by tokens, the translation loss, whole documents translated to evaluate."""
 
 import time
+from collections.abc import Collection
 from typing import Any
 
 import torch
@@ -17,6 +18,7 @@ from modeling_docmt.loss_docmt import translation_loss
 from .arguments import TrainingArguments
 from .data import TokenBudgetBatchSampler, TranslationCollator
 from .metrics import score_documents
+from .word_dropout import WordDropout
 
 
 logger = logging.get_logger(__name__)
@@ -34,6 +36,8 @@ class DocMTTrainer(Seq2SeqTrainer):
         evaluation_documents (`list[dict]`, *optional*):
             Records translated at every evaluation where `predict_with_generate` is set (DocMT models only). Their
             scores are named `eval_s_bleu`, `eval_d_bleu`, `eval_chrf`, beside `eval_loss`, which is not smoothed.
+        loaded_parameters (`Collection[str]`, *optional*):
+            Names of the parameters whose learning rate is multiplied by `args.loaded_lr_scale`.
         kwargs: Further arguments of `Seq2SeqTrainer`.
     """
 
@@ -45,10 +49,15 @@ class DocMTTrainer(Seq2SeqTrainer):
         format_config: DocMTConfig,
         processing_class: PreTrainedTokenizerBase,
         evaluation_documents: list[dict[str, Any]] | None = None,
+        loaded_parameters: Collection[str] = (),
         **kwargs,
     ):
         self.format_config = format_config
         self.evaluation_documents = evaluation_documents or []
+        self.loaded_parameters = {name for name, _ in model.named_parameters()}.intersection(loaded_parameters)
+        self.word_dropout: WordDropout | None = None
+        if args.word_dropout:
+            self.word_dropout = WordDropout(args.word_dropout, format_config, processing_class)
         super().__init__(
             model=model,
             args=args,
@@ -73,8 +82,26 @@ class DocMTTrainer(Seq2SeqTrainer):
             num_items_in_batch=num_items_in_batch,
         )
 
+    def create_optimizer(self, model: torch.nn.Module | None = None) -> torch.optim.Optimizer:
+        """The stock optimizer, in whose groups the loaded parameters have a learning rate of their own."""
+        is_new = self.optimizer is None
+        optimizer = super().create_optimizer(model)
+        if is_new and self.args.loaded_lr_scale != 1.0:
+            named = (self.model if model is None else model).named_parameters()
+            loaded = {id(parameter) for name, parameter in named if name in self.loaded_parameters}
+            if len(loaded) < len(self.loaded_parameters):
+                raise ValueError(
+                    f"`loaded_lr_scale={self.args.loaded_lr_scale}` looks for parameters by name, and a wrapper of "
+                    "the model has renamed them: train in another distributed mode, or without it."
+                )
+            optimizer.param_groups = scaled_groups(optimizer.param_groups, loaded, self.args.loaded_lr_scale)
+        return optimizer
+
     def compute_loss(self, model, inputs, *args, **kwargs):
         """The loss, in evaluation too, at the alignment of training: the model does not see the labels."""
+        if self.word_dropout and model.training and self.state.epoch < self.args.word_dropout_epochs:
+            hidden = {name: self.word_dropout(inputs[name]) for name in ("input_ids", "decoder_input_ids")}
+            inputs = {**inputs, **hidden}
         if self.format_config.cross_attention == "window":
             inputs = {**inputs, "alignment": self.format_config.training_alignment}
         return super().compute_loss(model, inputs, *args, **kwargs)
@@ -127,6 +154,27 @@ class DocMTTrainer(Seq2SeqTrainer):
         )
         named = {name.lower().replace("-", "_"): entry["score"] for name, entry in scores.items()}
         return {**named, "translation_seconds": round(time.perf_counter() - start, 1)}
+
+
+def scaled_groups(groups: list[dict[str, Any]], parameters: Collection[int], scale: float) -> list[dict[str, Any]]:
+    """
+    Split the groups of an optimizer in two, of which the second has another learning rate.
+
+    Args:
+        groups (`list[dict]`): `param_groups` of an optimizer; what else they hold, such as weight decay, is kept.
+        parameters (`Collection[int]`): `id` of the parameters whose learning rate changes.
+        scale (`float`): Its factor.
+
+    Returns:
+        `list[dict]`: groups without those that would be empty. The others come first: the learning rate that is logged
+        is that of the first group.
+    """
+    fresh, scaled = [], []
+    for group in groups:
+        fresh.append({**group, "params": [p for p in group["params"] if id(p) not in parameters]})
+        found = [p for p in group["params"] if id(p) in parameters]
+        scaled.append({**group, "params": found, "lr": scale * group["lr"]})
+    return [group for group in (*fresh, *scaled) if group["params"]]
 
 
 def translate_records(

@@ -14,6 +14,9 @@ from .interval_blocks_docmt import Chunk
 from .interval_plan_docmt import IntervalPlan
 
 
+# share of the distances between a block and its keys that must occur for the products to be made with all of them
+WIDE_SHARE = 0.7
+
 Inputs = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor | None, torch.Tensor | None]
 
 
@@ -173,27 +176,28 @@ def _drop(weights: torch.Tensor, kept: torch.Tensor, dropout: float) -> torch.Te
 class _DistanceTable:
     """Rows of a relative table in the order that a chunk needs, and the sum of their gradients."""
 
-    def __init__(self, table: torch.Tensor, zero_row: int, chunk: Chunk):
+    def __init__(self, table: torch.Tensor, zero_row: int, largest: int, count: int, num_blocks: int):
         self.is_shared = table.dim() == 2
         # some rows more than there are distances, as products of odd sizes are slower
-        padded = -(-chunk.relative_count // 16) * 16
-        rows = table_rows(chunk.relative_max, padded, zero_row, table)
-        self.rows = rows[: chunk.relative_count]  # (r,)
-        self.padded_matrix = self._by_matrix(table.index_select(0, rows), chunk)
-        self.matrix = self.padded_matrix[..., : chunk.relative_count, :]
+        padded = -(-count // 16) * 16
+        rows = table_rows(largest, padded, zero_row, table)
+        self.rows = rows[:count]  # (r,)
+        self.padded_matrix = self._by_matrix(table.index_select(0, rows), num_blocks)
+        self.matrix = self.padded_matrix[..., :count, :]
         self.gradient: torch.Tensor | None = None
 
-    def _by_matrix(self, rows: torch.Tensor, chunk: Chunk) -> torch.Tensor:
+    def _by_matrix(self, rows: torch.Tensor, num_blocks: int) -> torch.Tensor:
         """`(r, D)`, or one matrix a block and head, `(n H, r, D)`."""
         if self.is_shared:
             return rows
         heads = rows.transpose(0, 1)  # (H, r, D)
-        return heads.expand(chunk.num_blocks, *heads.shape).flatten(0, 1)
+        return heads.expand(num_blocks, *heads.shape).flatten(0, 1)
 
     def add_gradient(self, of_distance: torch.Tensor, query: torch.Tensor) -> None:
-        """Add the product of `(r, n H b)` and `(n H b, D)`, or of `(n H, r, b)` and `(n H, b, D)`."""
+        """Add the product of `(r, n H b)` and `(n H b, D)`, or of `(n H, r, b)` and `(n H, b, D)`; r may be padded."""
         if self.gradient is None:
-            self.gradient = torch.zeros_like(self.matrix, dtype=torch.promote_types(query.dtype, torch.float32))
+            shape = (*self.padded_matrix.shape[:-2], of_distance.shape[-2], query.shape[-1])
+            self.gradient = query.new_zeros(shape, dtype=torch.promote_types(query.dtype, torch.float32))
         if self.gradient.dtype != query.dtype:
             self.gradient += torch.matmul(of_distance, query)
         elif self.is_shared:
@@ -204,11 +208,10 @@ class _DistanceTable:
     def add_to(self, of_table: torch.Tensor) -> None:
         """Add the sum of gradients to that of the whole table."""
         assert self.gradient is not None
-        if self.is_shared:
-            of_table.index_add_(0, self.rows, self.gradient)
-        else:
-            heads = of_table.shape[1]
-            of_table.index_add_(0, self.rows, self.gradient.unflatten(0, (-1, heads)).sum(0).transpose(0, 1))
+        gradient = self.gradient[..., : len(self.rows), :]
+        if not self.is_shared:
+            gradient = gradient.unflatten(0, (-1, of_table.shape[1])).sum(0).transpose(0, 1)
+        of_table.index_add_(0, self.rows, gradient)
 
 
 class _DistanceTables:
@@ -218,11 +221,11 @@ class _DistanceTables:
         self.table, self.zero_row = table, zero_row
         self.found: dict[tuple[int, int, int], _DistanceTable] = {}
 
-    def of(self, chunk: Chunk) -> _DistanceTable:
-        """That of a chunk."""
-        name = (chunk.relative_max, chunk.relative_count, chunk.num_blocks)
+    def of(self, largest: int, count: int, num_blocks: int) -> _DistanceTable:
+        """That of the distances from `largest` down."""
+        name = (largest, count, num_blocks)
         if name not in self.found:
-            self.found[name] = _DistanceTable(self.table, self.zero_row, chunk)
+            self.found[name] = _DistanceTable(self.table, self.zero_row, *name)
         return self.found[name]
 
     def gradient(self) -> torch.Tensor:
@@ -251,7 +254,7 @@ class _Matrices:
         self.relative = None
         if tables is not None:
             own = None if relative_query is None else _heads_first(chunk.queries(relative_query)) * task.scaling
-            self.relative = _RelativeLogits(self.query if own is None else own, tables, chunk, task, shift)
+            self.relative = _relative_logits(self.query if own is None else own, tables, chunk, task, shift)
             self.has_own_query = own is not None
 
     def weights(self) -> torch.Tensor:
@@ -288,6 +291,57 @@ class _Matrices:
         chunk.put_queries(gradients.query, _heads_last(of_query.mul_(scaling), n))
 
 
+def _relative_logits(
+    query: torch.Tensor, tables: _DistanceTables, chunk: Chunk, task: IntervalTask, shift: bool
+) -> "_RelativeLogits | _WideRelativeLogits":
+    """The logits of the distances in a chunk, in the form that is the cheaper one."""
+    all_distances = chunk.block_size + chunk.key_width - 1
+    if shift and chunk.skew is not None and chunk.relative_count >= WIDE_SHARE * all_distances:
+        return _WideRelativeLogits(query, tables, chunk)
+    return _RelativeLogits(query, tables, chunk, task, shift)
+
+
+class _WideRelativeLogits:
+    """
+    Logits of the distances in one chunk whose queries see most of the keys that the block reads.
+
+    Products with the rows of all distances between the block and its keys come as one column a distance, largest
+    first, `(n H, b, r)`. Query m + 1 is one position behind query m, so its logits begin one column earlier: a view
+    with rows one shorter than they are puts them under their keys, and nothing is copied.
+    """
+
+    def __init__(self, query: torch.Tensor, tables: _DistanceTables, chunk: Chunk):
+        assert chunk.skew is not None
+        self.query, self.chunk = query, chunk
+        largest = chunk.skew + chunk.relative_max + chunk.block_size - 1
+        count = chunk.block_size + chunk.key_width - 1
+        self.table = tables.of(largest, count, chunk.num_blocks)
+
+    def add_to(self, scores: torch.Tensor) -> torch.Tensor:
+        """Scores `(n H, b, c)` with the logits added, in place."""
+        by_distance = torch.matmul(self.query, self.table.padded_matrix.transpose(-1, -2))  # (n H, b, r)
+        return scores.add_(self._under_keys(by_distance))
+
+    def backward(self, of_scores: torch.Tensor, of_query: torch.Tensor) -> None:
+        """Add to the gradient of the query, `(n H, b, D)`, and to that of the table."""
+        matrix = self.table.padded_matrix
+        of_distance = of_scores.new_zeros(*of_scores.shape[:2], matrix.shape[-2])
+        self._under_keys(of_distance).copy_(of_scores)
+        if self.table.is_shared:
+            rows = of_distance.flatten(0, 1)  # (n H b, r)
+            self.table.add_gradient(rows.t(), self.query.flatten(0, 1))
+            of_query.view(-1, of_query.shape[2]).addmm_(rows, matrix)
+        else:
+            self.table.add_gradient(of_distance.transpose(1, 2), self.query)
+            of_query.baddbmm_(of_distance, matrix)
+
+    def _under_keys(self, by_distance: torch.Tensor) -> torch.Tensor:
+        """View `(n H, b, c)` of contiguous columns `(n H, b, r)`: entry (m, o) is column `b - 1 - m + o` of row m."""
+        batch, size, width = by_distance.shape
+        shape = (batch, size, self.chunk.key_width)
+        return by_distance.as_strided(shape, (size * width, width - 1, 1), by_distance.storage_offset() + size - 1)
+
+
 class _RelativeLogits:
     """
     Logits of the distances in one chunk.
@@ -301,7 +355,7 @@ class _RelativeLogits:
     def __init__(self, query: torch.Tensor, tables: _DistanceTables, chunk: Chunk, task: IntervalTask, shift: bool):
         self.query, self.chunk, self.plan = query, chunk, task.plan
         self.skew = chunk.skew if shift else None
-        self.table = tables.of(chunk)
+        self.table = tables.of(chunk.relative_max, chunk.relative_count, chunk.num_blocks)
 
     def add_to(self, scores: torch.Tensor) -> torch.Tensor:
         """Scores `(n H, b, c)` with the logits added, in place where it can be."""
