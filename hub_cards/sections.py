@@ -75,6 +75,9 @@ def context_sentence(config: Json) -> str | None:
         count = config["context_sentences"]
         noun = "sentence" if count == 1 else f"{count} sentences"
         return f"It sees the {noun} before the one that it translates, and its own translation of them."
+    if sequence_format == "source_context":
+        count = config["context_sentences"]
+        return f"It sees the source of the {count} sentences before the one that it translates, not their translation."
     if sequence_format == "document":
         return "It sees all sentences of a part of the document, and its own translation of those before."
     return None

@@ -48,6 +48,25 @@ def test_unknown_system_is_refused_with_the_choices():
         ({"relative_heads": "all"}, "`relative_heads` must be one of 'separate', 'shared', 'scalar'"),
         ({"lst_mode": "separate"}, "`lst_mode` must be one of 'shared', 'heads'"),
         ({"alignment": "linear"}, "`alignment` must be one of 'one2one', 'ratio', 'sent-align', got 'linear'"),
+        ({"relative_distances": -1}, "`relative_distances` must be 0 or more, or None, got -1"),
+        (
+            {"relative_distances": 4, "encoder_self_attention": "long_short_term"},
+            "`relative_distances` is for dense and window self-attention.*got 'long_short_term', 'dense'",
+        ),
+        ({"relative_distances": 4, "decoder_attention_heads": 4}, "heads of one size.*got 8 and 4 heads"),
+        ({"global_layers": 2}, "`global_layers` belongs to 'sentence' attention, got global_layers=2"),
+        ({"global_layers": -1, "cross_attention": "sentence"}, "`global_layers` must be 0 or more, got -1"),
+        ({"training_resolutions": "multi"}, "belongs to `sequence_format='document'`, got 'sentence'"),
+        ({"training_resolutions": "many"}, "`training_resolutions` must be one of 'document', 'multi'"),
+        ({"max_part_sentences": 0}, "`max_part_sentences` must be at least 1, or None for no limit, got 0"),
+        (
+            {"sequence_format": "source_context", "default_decoding": "counted"},
+            "use `default_decoding='sentence'`, got 'counted'",
+        ),
+        (
+            {"sequence_format": "source_context", "cross_attention": "sentence"},
+            "use `cross_attention='dense'`, got 'sentence'",
+        ),
         ({"training_alignment": "line"}, "`training_alignment` must be one of 'one2one', 'linear'"),
     ],
 )

@@ -117,6 +117,15 @@ def test_indexed_separators_limit_the_sentences_of_a_part():
     assert list(itertools.chain(*parts)) == list(range(12))
 
 
+@pytest.mark.parametrize("is_indexed", [False, True])
+def test_no_part_has_more_sentences_than_allowed_and_none_is_lost(is_indexed):
+    # fails if the limit is that of the vocabulary alone
+    config = DocMTConfig(sequence_format="document", indexed_separators=is_indexed, max_part_sentences=4)
+    parts = limit_sentences([range(0, 3), range(3, 13)], config)
+    assert [len(part) for part in parts] == [3, 3, 3, 4]
+    assert [sentence for part in parts for sentence in part] == list(range(13))
+
+
 def test_training_windows_of_each_format():
     lengths = [4, 4, 4]
     assert training_windows(lengths, lengths, CONFIG) == [Window(i, i + 1, i) for i in range(3)]

@@ -24,7 +24,7 @@ from transformers import HfArgumentParser, PreTrainedTokenizerBase
 
 from modeling_docmt import DocMTForConditionalGeneration, DocMTTokenizer
 from modeling_docmt.documents_docmt import encode_sentences
-from modeling_docmt.formatting_docmt import format_sequence, training_windows
+from modeling_docmt.formatting_docmt import format_window, training_windows
 from modeling_docmt.sentences_docmt import source_sentence_ids, target_sentence_ids
 
 from .documents import read_documents
@@ -75,12 +75,11 @@ def sequences(
     """Formatted source and target ids of each sequence of a document, and the first target sentence that counts."""
     config = model.config
     pairs = [(s, t) for s, t in zip(source, target, strict=True) if s and t]
-    windows = training_windows([len(s) for s, _ in pairs], [len(t) for _, t in pairs], config)
-    for window in windows:
-        part = pairs[window.first : window.last]
+    sources, targets = [s for s, _ in pairs], [t for _, t in pairs]
+    lengths = [len(s) for s in sources], [len(t) for t in targets]
+    for window in training_windows(*lengths, config, resolutions="document"):
         yield (
-            format_sequence([s for s, _ in part], config, bod=window.bod),
-            format_sequence([t for _, t in part], config, bod=window.bod, source=False),
+            *format_window(sources, targets, window, config),
             window.current - window.first + window.bod if config.sequence_format == "context_window" else 0,
         )
 
@@ -99,9 +98,11 @@ def attention_share(
             attentions = model(
                 input_ids=ids, decoder_input_ids=start, output_attentions=True, use_cache=False
             ).cross_attentions
-            asked = target_sentence_ids(start, config)[0]
+            asked, shown = target_sentence_ids(start, config)[0], source_sentence_ids(ids, config)[0]
+            if config.sequence_format == "source_context":
+                asked = asked + shown.max()  # the target is the last sentence of the source
             counts = asked >= first
-            same = asked[counts][:, None] == source_sentence_ids(ids, config)[0]
+            same = asked[counts][:, None] == shown
             share.add(tuple(weights[0][:, counts] for weights in attentions), same)
     return share
 

@@ -66,7 +66,7 @@ def encode_corpus(
 
     Returns:
         `Dataset`: columns `input_ids`, `labels`, `source_length` and `target_length` in tokens, `length`, the larger
-        of the two, and `ratio`, source tokens per target token.
+        of the two, `ratio`, source tokens per target token, and `sentences`, of the source.
     """
     options = {"tokenizer": tokenizer, "config": config, "resolutions": resolutions}
     sequences = documents.map(
@@ -98,7 +98,7 @@ def encode_corpus(
 def _encode_batch(
     batch: dict[str, list], tokenizer: PreTrainedTokenizerBase, config: DocMTConfig, resolutions: str | None
 ) -> dict[str, list]:
-    names = ("input_ids", "labels", "source_length", "target_length", "length", "ratio")
+    names = ("input_ids", "labels", "source_length", "target_length", "length", "ratio", "sentences")
     columns: dict[str, list] = {name: [] for name in names}
     separators = frozenset(config.separator_ids())
     sides = []
@@ -117,6 +117,7 @@ def _encode_batch(
                 # its context has no tokens on the target side
                 length = len(list(itertools.takewhile(lambda token: token not in separators, reversed(input_ids))))
             columns["ratio"].append(length / len(labels))
+            columns["sentences"].append(1 + sum(token in separators for token in input_ids))
     return columns
 
 

@@ -84,6 +84,9 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
     config = build_config(model_args, data_args, tokenizer, train_documents)
     train_sequences = encode_documents(train_documents, tokenizer, config, data_args)
     config.train_ratio = mean_ratio(train_sequences)
+    if config.indexed_separators:
+        # decoding must not use a separator that training has not seen
+        config.max_part_sentences = max(train_sequences["sentences"])
     eval_documents = load_documents(data_args.validation_file) if data_args.validation_file else None
     eval_sequences = None
     if eval_documents:

@@ -115,6 +115,9 @@ class DocMTConfig(PreTrainedConfig):
         max_part_tokens (`int`, *optional*, defaults to 1000):
             Longest model sequence, in tokens of one side, separators included; longer documents are split at sentence
             boundaries. `None`: no limit.
+        max_part_sentences (`int`, *optional*):
+            Most sentences in a model sequence of format `"document"`; longer documents are split. `None`: no limit but
+            that of indexed separators. Training with those sets it, so that decoding meets none that training did not.
         part_splitting (`str`, *optional*, defaults to `"balanced"`):
             `"balanced"` cuts into parts of similar length (Herold and Ney 2023), `"greedy"` fills one part after the
             other (Bao et al. 2021).
@@ -234,6 +237,7 @@ class DocMTConfig(PreTrainedConfig):
     use_sos: bool = False
     indexed_separators: bool = False
     max_part_tokens: int | None = 1000
+    max_part_sentences: int | None = None
     part_splitting: str = "balanced"
     training_resolutions: str = "document"
     train_ratio: float | int = 1.0
@@ -419,6 +423,21 @@ class DocMTConfig(PreTrainedConfig):
             raise ValueError(
                 f"`max_part_tokens` must be at least 2, or None for no limit, got {self.max_part_tokens}."
             )
+        if self.max_part_sentences is not None and self.max_part_sentences < 1:
+            raise ValueError(
+                f"`max_part_sentences` must be at least 1, or None for no limit, got {self.max_part_sentences}."
+            )
+        if self.sequence_format == "source_context":
+            if self.default_decoding != "sentence":
+                raise ValueError(
+                    "`sequence_format='source_context'` translates one sentence at a time: use "
+                    f"`default_decoding='sentence'`, got {self.default_decoding!r}."
+                )
+            if self.cross_attention in ("sentence", "window"):
+                raise ValueError(
+                    "`sequence_format='source_context'` aligns no target sentence with the first one of the source: use "
+                    f"`cross_attention='dense'`, got {self.cross_attention!r}."
+                )
         if self.train_ratio <= 0:
             raise ValueError(f"`train_ratio` must be positive, got {self.train_ratio}.")
         if self.sequence_format != "sentence" and self.sep_token_id is None:

@@ -235,10 +235,17 @@ def _balanced_parts(costs: Sequence[float], limit: float, offset: int) -> list[r
 
 
 def limit_sentences(parts: Sequence[range], config: DocMTConfig) -> list[range]:
-    """Split parts with more sentences than the indexed separators can number, into pieces of nearly equal count."""
-    if not config.indexed_separators:
+    """
+    Split parts with more sentences than `max_part_sentences`, or than the indexed separators can number.
+
+    The pieces are of nearly equal count.
+    """
+    limits = [] if config.max_part_sentences is None else [config.max_part_sentences]
+    if config.indexed_separators:
+        limits.append(config.num_indexed_separators + 1)
+    if not limits:
         return list(parts)
-    most = config.num_indexed_separators + 1
+    most = min(limits)
     limited = []
     for part in parts:
         pieces = math.ceil(len(part) / most)

@@ -78,8 +78,9 @@ class DocumentGenerationMixin:
     | `source_context`           | `"full"`      | for sequential decoding of whole parts. `"full"`: the source is    |
     |                            |               | the part, encoded once; `"prefix"`: it grows with each sentence.   |
     |                            |               | Systems with context windows slide in any case                     |
-    | `source_context_sentences` | as trained    | source sentences before the current one, with `"sentence"` (then 0 |
-    |                            |               | by default) and with a sliding or growing source                   |
+    | `source_context_sentences` | as trained    | source sentences before the current one, with `"sentence"` (0 by   |
+    |                            |               | default, but for `sequence_format="source_context"`) and with a    |
+    |                            |               | sliding or growing source                                          |
     | `target_context_sentences` | the same      | translations before the current one, with such a source            |
     | `max_sentence_tokens`      | 1.2 J + 10    | tokens after which a sentence is ended; J: tokens of its source    |
     |                            |               | with the separator. `"free"` bounds the sum over the sentences     |
