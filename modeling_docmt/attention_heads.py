@@ -35,10 +35,11 @@ class HeadProjections(nn.Module):
         self.head_dim = config.d_model // num_heads
         self.scaling = self.head_dim**-0.5
         self.dropout = config.attention_dropout
-        self.q_proj = nn.Linear(config.d_model, config.d_model)
-        self.k_proj = nn.Linear(config.d_model, config.d_model)
-        self.v_proj = nn.Linear(config.d_model, config.d_model)
-        self.out_proj = nn.Linear(num_branches * config.d_model, config.d_model)
+        has_bias = place == "encoder" or config.decoder_attention_bias
+        self.q_proj = nn.Linear(config.d_model, config.d_model, bias=has_bias)
+        self.k_proj = nn.Linear(config.d_model, config.d_model, bias=has_bias)
+        self.v_proj = nn.Linear(config.d_model, config.d_model, bias=has_bias)
+        self.out_proj = nn.Linear(num_branches * config.d_model, config.d_model, bias=has_bias)
 
     def project_queries(self, states: torch.Tensor, attention_masks: dict[str, Any]) -> torch.Tensor:
         """Queries `(B, T, d_model)` of states of the same shape."""

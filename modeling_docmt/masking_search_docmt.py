@@ -18,11 +18,13 @@ class SearchQueries:
         positions (`torch.LongTensor` of shape `(n, 1, T)`): Positions in the target.
         sentences (`torch.LongTensor` of shape `(n, G, T)`): Indices of the sentences that they predict.
         centers (`torch.LongTensor` of shape `(n, G, T)`, *optional*): Aligned source positions; for windows.
+        places (`torch.LongTensor` of shape `(n, G, T)`, *optional*): Positions in those sentences.
     """
 
     positions: torch.LongTensor
     sentences: torch.LongTensor
     centers: torch.LongTensor | None = None
+    places: torch.LongTensor | None = None
 
 
 @dataclass
@@ -57,12 +59,17 @@ def _in_other_sentences(place: str, config: DocMTConfig, queries: SearchQueries,
     return sentences[..., None] != keys.sentences[:, None, None]
 
 
+def _beyond_memory(place: str, config: DocMTConfig, queries: SearchQueries, keys: StretchKeys) -> torch.Tensor:
+    return keys.sentences[:, None, None] < queries.sentences[..., None] - config.memory_sentences
+
+
 # what each rule hides, beside what is hidden in any case; the names are those of `MASK_BUILDERS`
 SEARCH_RULES: dict[str, Callable] = {
     "dense": _everything,
     "document": _everything,
     "window": _beyond_window,
     "sentence": _in_other_sentences,
+    "recurrent": _beyond_memory,
 }
 
 
@@ -97,6 +104,7 @@ def build_search_masks(
                 hidden = more if hidden is None else hidden | more
             masks[name].append(_additive(hidden, dtype))
     is_relative = config.position_encoding == "relative" or config.relative_distances is not None
+    is_relative = is_relative or config.decoder_self_attention == "recurrent"
     if (place == "decoder" and is_relative) or (place == "cross" and config.relative_cross):
         masks["distances"] = [_distances(place, queries, keys) for keys in stretches]
     return masks

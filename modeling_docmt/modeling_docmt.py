@@ -34,6 +34,8 @@ from .attention_bounded import DocumentAttention
 from .attention_dense import DenseAttention
 from .attention_heads import AttentionHeads
 from .attention_long_short_term import LongShortTermAttention
+from .attention_recurrent import RecurrentAttention, RecurrentPlan, RecurrentTerms
+from .attention_segment import GatedFusion, SegmentAttention, SentenceNumbers
 from .attention_sentence import GatedSentenceAttention, SentenceAttention
 from .attention_window import WindowAttention
 from .cache_docmt import SearchCache
@@ -43,6 +45,7 @@ from .loss_docmt import translation_loss
 from .masking_docmt import INTERVAL_RULES, MaskInputs, build_attention_masks
 from .packing_docmt import TokenLayout
 from .positions_docmt import PositionVectors, RelativeTable, sinusoids
+from .sentences_docmt import places_in_sentences, source_sentence_ids, target_sentence_ids
 
 
 # one class a kind of attention, all with the interface of `DenseAttention`
@@ -51,6 +54,7 @@ ATTENTION_CLASSES: dict[str, type[AttentionHeads]] = {
     "window": WindowAttention,
     "sentence": SentenceAttention,
     "long_short_term": LongShortTermAttention,
+    "recurrent": RecurrentAttention,
 }
 
 
@@ -71,12 +75,12 @@ def build_attention(config: DocMTConfig, layer_idx: int, place: str) -> Attentio
 class DocMTEncoderLayer(GradientCheckpointingLayer):
     """Self-attention and feed-forward, each with residual and LayerNorm, post-norm or pre-norm."""
 
-    def __init__(self, config: DocMTConfig, layer_idx: int):
+    def __init__(self, config: DocMTConfig, layer_idx: int, attention: AttentionHeads | None = None):
         super().__init__()
         self.normalize_before = config.normalize_before
         self.dropout = config.dropout
         self.activation_dropout = config.activation_dropout
-        self.self_attn = build_attention(config, layer_idx, place="encoder")
+        self.self_attn = build_attention(config, layer_idx, place="encoder") if attention is None else attention
         self.self_attn_layer_norm = nn.LayerNorm(config.d_model)
         self.activation_fn = ACT2FN[config.activation_function]
         self.fc1 = nn.Linear(config.d_model, config.encoder_ffn_dim)
@@ -93,6 +97,41 @@ class DocMTEncoderLayer(GradientCheckpointingLayer):
         if not self.normalize_before:
             hidden_states = self.self_attn_layer_norm(hidden_states)
         return _feed_forward(self, hidden_states)
+
+
+class DocMTGlobalBlock(nn.Module):
+    """
+    Lets the sentences of a document meet behind encoder layers that keep them apart.
+
+    A layer of segment-level attention (or its attention alone), whose states a gate mixes with those before it.
+    Documents of one sentence pass unchanged, see `skip_global_if_single`.
+
+    Source: Zheng et al. (2020), on the global encoder.
+    """
+
+    def __init__(self, config: DocMTConfig):
+        super().__init__()
+        self.config = config
+        attention = SegmentAttention(config, config.encoder_attention_heads, config.encoder_layers, "encoder")
+        self.mask_names = attention.mask_names
+        self.is_layer = config.global_block == "full"
+        self.block = DocMTEncoderLayer(config, config.encoder_layers, attention) if self.is_layer else attention
+        self.fusion = GatedFusion(config.d_model) if config.global_gate else None
+
+    def forward(self, hidden_states: torch.Tensor, attention_masks: dict[str, Any], **kwargs) -> torch.Tensor:
+        """States `(B, S, d_model)`, or those of a packed row, to states of the same shape."""
+        numbers: SentenceNumbers = attention_masks["sentence_numbers"]
+        skips = self.config.skip_global_if_single
+        if skips and bool(numbers.is_single.all()):
+            return hidden_states
+        states = self.block(hidden_states, attention_masks, **kwargs)
+        states = states if self.is_layer else states[0]
+        if self.fusion is not None:
+            states = self.fusion(hidden_states, states)
+        if not skips:
+            return states
+        is_single = numbers.is_single.view(*states.shape[:-1], 1)
+        return torch.where(is_single, hidden_states, states)
 
 
 class DocMTDecoderLayer(GradientCheckpointingLayer):
@@ -180,6 +219,13 @@ class DocMTPreTrainedModel(PreTrainedModel):
         """
         if isinstance(module, RelativeTable):
             init.normal_(module.weight, mean=0.0, std=self.config.init_std or module.weight.shape[1] ** -0.5)
+        if isinstance(module, SegmentAttention):
+            for table in (module.segment_keys, module.segment_values):
+                init.normal_(table, mean=0.0, std=self.config.init_std or table.shape[1] ** -0.5)
+        if isinstance(module, DocMTDecoder) and module.content_bias is not None:
+            # as in Transformer-XL, queries begin without a preference
+            init.zeros_(module.content_bias)
+            init.zeros_(module.distance_bias)
         if isinstance(module, WindowAttention) and module.relative_keys is not None:
             init.normal_(module.relative_keys, mean=0.0, std=self.config.init_std or self.config.d_model**-0.5)
         if self.config.init_std is not None or not isinstance(module, nn.Linear | nn.Embedding):
@@ -203,8 +249,12 @@ class DocMTPreTrainedModel(PreTrainedModel):
 class DocMTStack(DocMTPreTrainedModel):
     """What encoder and decoder share: embeddings, positions, and the norm behind a pre-norm stack."""
 
+    # whether sinusoids are added to the embeddings
+    has_positions: bool
+
     def __init__(self, config: DocMTConfig):
         super().__init__(config)
+        self.has_positions = config.position_encoding == "sinusoidal"
         self.embed_tokens = nn.Embedding(config.vocab_size, config.d_model, config.pad_token_id)
         self.embed_scale = math.sqrt(config.d_model) if config.scale_embedding else 1.0
         self.layer_norm = nn.LayerNorm(config.d_model) if config.normalize_before else None
@@ -215,12 +265,13 @@ class DocMTStack(DocMTPreTrainedModel):
         self.gradient_checkpointing = False
 
     def embed(
-        self, input_ids, inputs_embeds, position_ids, past_length: int = 0
+        self, input_ids, inputs_embeds, position_ids, past_length: int = 0, segments: torch.Tensor | None = None
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """
         Scaled token embeddings plus positions, `(B, L, d_model)`; by default these count on from `past_length`.
 
-        Also returns the sinusoids of the positions, `(B or 1, L, d_model)`, where something reads them.
+        Embeddings of `segments` are added to those of the tokens. Also returns the sinusoids of the positions, `(B or
+        1, L, d_model)`, where something reads them.
         """
         # beside embeddings, systems that know sentences read these off the ids
         is_redundant = inputs_embeds is not None and not self.config.knows_sentences
@@ -228,13 +279,15 @@ class DocMTStack(DocMTPreTrainedModel):
             raise ValueError("Give exactly one of `input_ids` and `inputs_embeds` (or of their decoder versions).")
         if inputs_embeds is None:
             inputs_embeds = self.embed_tokens(input_ids)
+        if segments is not None:
+            inputs_embeds = inputs_embeds + segments
         hidden_states = inputs_embeds * self.embed_scale
         positions = None
-        if self.config.position_encoding == "sinusoidal" or self.config.is_position_aware:
+        if self.has_positions or self.config.is_position_aware:
             if position_ids is None:
                 position_ids = torch.arange(inputs_embeds.shape[1], device=inputs_embeds.device)[None] + past_length
             positions = sinusoids(position_ids, self.config.d_model, inputs_embeds.dtype)
-        if self.config.position_encoding == "sinusoidal":
+        if self.has_positions:
             hidden_states = hidden_states + positions
         return nn.functional.dropout(hidden_states, self.config.dropout, self.training), positions
 
@@ -275,6 +328,14 @@ class DocMTEncoder(DocMTStack):
     def __init__(self, config: DocMTConfig):
         super().__init__(config)
         self.layers = nn.ModuleList(DocMTEncoderLayer(config, i) for i in range(config.encoder_layers))
+        self.global_block = None
+        if config.global_block != "none":
+            self.global_block = DocMTGlobalBlock(config)
+            # the norm behind the fusion is there in post-norm stacks, too
+            self.layer_norm = nn.LayerNorm(config.d_model)
+        self.embed_segments = None
+        if config.segment_embeddings is not None:
+            self.embed_segments = nn.Embedding(config.segment_embeddings, config.d_model)
         self.post_init()
 
     @merge_with_config_defaults
@@ -295,8 +356,15 @@ class DocMTEncoder(DocMTStack):
             inputs_embeds (`torch.Tensor` of shape `(batch_size, source_length, d_model)`, *optional*):
                 Embeddings in place of ids.
         """
-        hidden_states, positions = self.embed(input_ids, inputs_embeds, position_ids)
+        sentences = self._sentences(input_ids, attention_mask)
+        if sentences is not None and self.config.reset_encoder_positions:
+            position_ids = places_in_sentences(sentences)
+        segments = None
+        if sentences is not None and self.embed_segments is not None:
+            segments = self.embed_segments(sentences.clamp(max=self.embed_segments.num_embeddings - 1))
+        hidden_states, positions = self.embed(input_ids, inputs_embeds, position_ids, segments=segments)
         names = {name for layer in self.layers for name in layer.self_attn.mask_names}
+        names.update(() if self.global_block is None else self.global_block.mask_names)
         inputs = MaskInputs("encoder", self.config, hidden_states, attention_mask, key_ids=input_ids)
         is_packed = self.is_packed(names, kwargs)
         if not INTERVAL_RULES.isdisjoint(names):
@@ -308,8 +376,37 @@ class DocMTEncoder(DocMTStack):
         masks |= self.beside_masks(positions, positions, self.config.position_aware_encoder)
         for layer in self.layers:
             hidden_states = layer(hidden_states, masks, **kwargs)
+        if self.global_block is not None:
+            masks["sentence_numbers"] = _sentence_numbers(sentences, layout)
+            hidden_states = self.global_block(hidden_states, masks, **kwargs)
         hidden_states = self.normalize(hidden_states)
         return BaseModelOutput(last_hidden_state=layout.unpack(hidden_states) if is_packed else hidden_states)
+
+    def _sentences(
+        self, input_ids: torch.LongTensor | None, attention_mask: torch.Tensor | None
+    ) -> torch.LongTensor | None:
+        """Number of each token's sentence, `(B, S)`, where embeddings or the global block read it."""
+        if not (
+            self.config.reset_encoder_positions or self.embed_segments is not None or self.global_block is not None
+        ):
+            return None
+        if input_ids is None:
+            raise ValueError(
+                f"`input_ids` are needed by system {self.config.system!r}, which reads the sentences from them: give "
+                "them together with embeddings."
+            )
+        sentences = source_sentence_ids(input_ids, self.config)
+        if attention_mask is None:
+            return sentences
+        # padding belongs to the last sentence, whatever its ids
+        last = sentences.gather(1, (attention_mask.sum(dim=1, keepdim=True) - 1).clamp(min=0))
+        return torch.where(attention_mask.bool(), sentences, last)
+
+
+def _sentence_numbers(sentences: torch.LongTensor, layout: TokenLayout) -> SentenceNumbers:
+    """Of the flat row of a batch, from those of the padded one, `(B, S)`."""
+    is_single = (sentences.amax(dim=1, keepdim=True) == 0).expand_as(sentences)
+    return SentenceNumbers(layout.pack(sentences)[0], int(sentences.max()) + 1, layout.pack(is_single)[0])
 
 
 class DocMTDecoder(DocMTStack):
@@ -324,6 +421,14 @@ class DocMTDecoder(DocMTStack):
     def __init__(self, config: DocMTConfig):
         super().__init__(config)
         self.layers = nn.ModuleList(DocMTDecoderLayer(config, i) for i in range(config.decoder_layers))
+        self.content_bias: nn.Parameter | None = None
+        self.distance_bias: nn.Parameter | None = None
+        if config.decoder_self_attention == "recurrent":
+            self.has_positions = False  # its attention has them
+            heads = config.decoder_attention_heads
+            self.content_bias, self.distance_bias = (
+                nn.Parameter(torch.empty(heads, config.d_model // heads)) for _ in range(2)
+            )
         self.post_init()
 
     @merge_with_config_defaults
@@ -373,6 +478,8 @@ class DocMTDecoder(DocMTStack):
             source_positions = None  # the keys of the source are in the cache
         else:
             past_length = 0 if cache is None else cache.get_seq_length()
+            if position_ids is None and self.config.reset_decoder_positions:
+                position_ids = self._places(input_ids, past_length)
             hidden_states, positions = self.embed(input_ids, inputs_embeds, position_ids, past_length)
             source_positions = self._source_positions(encoder_hidden_states)
             inputs = MaskInputs("decoder", self.config, hidden_states, attention_mask, cache=cache)
@@ -390,6 +497,8 @@ class DocMTDecoder(DocMTStack):
                 hidden_states, encoder_hidden_states = target.pack(hidden_states), source.pack(encoder_hidden_states)
                 positions, source_positions = target.pack_shared(positions), source.pack_shared(source_positions)
         self_masks |= self.beside_masks(positions, positions, self.config.position_aware_decoder)
+        if self.content_bias is not None:
+            self_masks["recurrent_terms"] = self._recurrent_terms(self_masks["recurrent"], hidden_states.dtype)
         cross_masks |= self.beside_masks(positions, source_positions, self.config.position_aware_cross)
         for layer in self.layers:
             hidden_states = layer(hidden_states, self_masks, encoder_hidden_states, cross_masks, cache=cache, **kwargs)
@@ -397,6 +506,25 @@ class DocMTDecoder(DocMTStack):
         return BaseModelOutputWithPastAndCrossAttentions(
             last_hidden_state=target.unpack(hidden_states) if is_packed else hidden_states, cache=cache
         )
+
+    def _places(self, input_ids: torch.LongTensor | None, past_length: int) -> torch.LongTensor:
+        """Positions in the sentences, `(B, T)`."""
+        if input_ids is None or past_length:
+            raise ValueError(
+                "`reset_decoder_positions=True` needs the whole of `decoder_input_ids`, beside embeddings too; call "
+                "the stock `generate()` with `use_cache=False`."
+            )
+        return places_in_sentences(target_sentence_ids(input_ids, self.config))
+
+    def _recurrent_terms(self, plan: Any, dtype: torch.dtype) -> RecurrentTerms:
+        """What the layers of recurrent attention share; no distances in document decoding, where masks are no plan."""
+        assert self.content_bias is not None and self.distance_bias is not None
+        if not isinstance(plan, RecurrentPlan):
+            return RecurrentTerms(self.content_bias, self.distance_bias)
+        steps = torch.arange(plan.plan.relative_max + 1, device=self.content_bias.device)
+        distances = sinusoids(steps, self.config.d_model, dtype)
+        distances = nn.functional.dropout(distances, self.config.dropout, self.training)
+        return RecurrentTerms(self.content_bias, self.distance_bias, distances)
 
     def _layouts(
         self, inputs: MaskInputs, cross_inputs: MaskInputs, encoder_hidden_states: torch.Tensor, is_packed: bool
@@ -438,8 +566,8 @@ class DocMTDecoder(DocMTStack):
             position_ids (`torch.LongTensor` of shape `(B, S)`, *optional*): Their positions; from 0 by default.
 
         Returns:
-            `torch.Tensor` of shape `(2, key sets, B, H, S, D)`: those of all layers, then those of the second attention
-            of layers with a gate.
+            `torch.Tensor` of shape `(2, key sets, B, H, S, D)`: those of all layers, then those of the second
+            attention of layers with a gate.
         """
         positions = self._source_positions(encoder_hidden_states, position_ids)
         key_sets = sorted(

@@ -17,6 +17,7 @@ SYSTEMS = {
     "mr-doc2doc": {"max_part_tokens": 40},
     "p-transformer": {"max_part_tokens": 40, "relative_distances": 6},
     "g-transformer": {"max_part_tokens": 40, "global_layers": 1},
+    "global-local": {"normalize_before": False},
     "lst-attn": {"max_part_tokens": 40},
     "window-attn": {"window_size": 3, "max_part_tokens": 40},
     "window-sinusoidal": {"window_size": 3, "position_encoding": "sinusoidal", "max_part_tokens": 40},

@@ -102,11 +102,37 @@ def test_every_pair_is_as_the_rule_says(rule, place, is_packed, filling):
             assert seen == expected, (index, row, t)
 
 
+@pytest.mark.parametrize("filling", [PAD, SEP])
+@pytest.mark.parametrize("is_packed", [True, False])
+@pytest.mark.parametrize("memory", [1, 2])
+def test_keys_of_a_recurrent_plan_are_those_of_the_memory_and_of_the_sentence(memory, is_packed, filling):
+    # fails if the memory of a first sentence is the end of the document before, or if keys of a memory count as live
+    config = DocMTConfig.from_system("global-local", memory_sentences=memory, num_indexed_separators=12)
+    inputs = inputs_of("decoder", config, is_packed, filling)
+    found = build_attention_masks(["recurrent"], inputs)["recurrent"]
+    queries = inputs.queries
+    for index, (low, high) in enumerate(zip(found.plan.lo.tolist(), found.plan.hi.tolist(), strict=True)):
+        row, t = queries.documents[index], queries.positions[index]
+        seen = []
+        if queries.is_token[index]:
+            own = sentence(INPUTS[row], t, "decoder")
+            numbers = [sentence(INPUTS[row], k, "decoder") for k in range(t + 1)]
+            seen = [(index - t + k, n < own) for k, n in enumerate(numbers) if n >= own - memory]
+        keys = range(low, high + 1)
+        assert [(found.index[k].item(), found.is_memory[k].item()) for k in keys] == seen
+        if seen:
+            distances = [found.plan.query_positions[index].item() - k for k in keys]
+            assert distances == list(reversed(range(len(seen))))
+
+
 @pytest.mark.parametrize("is_packed", [True, False])
 def test_every_token_sees_something(is_packed):
     for rule, place in itertools.product(sorted(INTERVAL_RULES), ("encoder", "decoder", "cross")):
+        if rule == "recurrent" and place != "decoder":
+            continue
         inputs = inputs_of(place, config_of(0), is_packed)
         plan = build_attention_masks([rule], inputs)[rule]
+        plan = plan.plan if rule == "recurrent" else plan
         assert (~plan.dead).tolist() == inputs.queries.is_token.tolist()
 
 

@@ -56,6 +56,7 @@ def test_every_pair_is_as_the_rule_says(place, hides):
                 "dense": True,
                 "document": True,
                 "window": abs(int(center) - int(keys.positions[n, k])) <= w,
+                "recurrent": int(keys.sentences[n, k]) >= sentence - config.memory_sentences,
                 "sentence": sentence == int(keys.sentences[n, k]),
             }[name]
             if keys.hidden is not None:

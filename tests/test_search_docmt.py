@@ -87,8 +87,13 @@ INTERVAL_SYSTEMS = {
     "window-attn": {},
     "window-attn, r in cross-attention": {"relative_cross": True},
     "p-transformer": {},
-    "p-transformer, windows": {"encoder_self_attention": "window", "decoder_self_attention": "window", "window_size": 3},
+    "p-transformer, windows": {
+        "encoder_self_attention": "window",
+        "decoder_self_attention": "window",
+        "window_size": 3,
+    },
     "g-transformer": {},
+    "global-local": {"memory_sentences": 2},
     "g-transformer, gates in all layers": {"global_layers": 2, "position_aware_cross": True},
 }
 LONG_DOCUMENTS = [document for document in random_documents(5, 6, lengths=(0, 1, 3, 6)) if len(document) > 1][:3]

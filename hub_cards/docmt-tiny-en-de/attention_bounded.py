@@ -22,8 +22,8 @@ class BoundedAttention(AttentionHeads):
     """
     Softmax attention over the keys that a rule of intervals shows, for self- and cross-attention.
 
-    With `config.relative_distances`, self-attention adds `q_i . r_{i-j} / sqrt(head_dim)` to the logits, where r is the
-    one table of the model; it comes with the masks, under `"relative_table"`.
+    With `config.relative_distances`, self-attention adds `q_i . r_{i-j} / sqrt(head_dim)` to the logits, where r is
+    the one table of the model; it comes with the masks, under `"relative_table"`.
 
     Source: Li et al. (P-Transformer), on relative positions, for the shared table.
 
@@ -73,7 +73,7 @@ class BoundedAttention(AttentionHeads):
         return RelativeTerm(attention_masks["relative_table"], self.config.largest_distance, clamp=True)
 
     def distance_logits(self, query: torch.Tensor, attention_masks: dict[str, Any]) -> tuple[torch.Tensor, int] | None:
-        """What each distance adds to the logits of queries `(n, H, G, T, D)`, `(n, H, G, T, R)`; column of distance 0."""
+        """What each distance adds to logits of queries `(n, H, G, T, D)`, `(n, H, G, T, R)`; column of distance 0."""
         if not self.has_shared_table:
             return None
         # in decoding no key is behind its query

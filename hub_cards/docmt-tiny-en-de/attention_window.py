@@ -50,7 +50,7 @@ class WindowAttention(BoundedAttention):
         return RelativeTerm(self.relative_keys, self.zero_row)
 
     def distance_logits(self, query: torch.Tensor, attention_masks: dict[str, Any]) -> tuple[torch.Tensor, int] | None:
-        """What each distance adds to the logits of queries `(n, H, G, T, D)`, `(n, H, G, T, R)`; column of distance 0."""
+        """What each distance adds to logits of queries `(n, H, G, T, D)`, `(n, H, G, T, R)`; column of distance 0."""
         if self.relative_keys is None:
             return super().distance_logits(query, attention_masks)
         return self._own_logits(query, self.relative_keys), self.zero_row

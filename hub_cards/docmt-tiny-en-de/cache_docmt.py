@@ -6,7 +6,7 @@ current stretch, a table says which beam computed each token of a beam's history
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,8 @@ from .masking_search_docmt import SearchQueries, StretchKeys, build_search_masks
 
 # columns by which a stretch grows
 GROWTH = 32
+# distances by which a table of them grows
+TABLE_GROWTH = 128
 # columns out of reach of the window at which they are forgotten, all at once
 SURPLUS = 128
 
@@ -123,6 +125,7 @@ class DocumentCache:
         self.starts = nothing
         self.width = 0
         self.num_forgotten = 0  # columns of the current stretch that no window reaches any more
+        self.distance_tables: dict[int, torch.Tensor] = {}  # by layer, see `SearchCache.distance_table`
         # windows over the target forget what no later token sees
         is_windowed = config.decoder_self_attention == "window"
         self.committed_limit = config.window_size if is_windowed else None
@@ -131,6 +134,11 @@ class DocumentCache:
     def num_sequences(self) -> int:
         """Sequences in the cache, n."""
         return len(self.starts)
+
+    @property
+    def longest_distance(self) -> int:
+        """Largest distance of two tokens in the cache."""
+        return self.committed.width + self.width
 
     @property
     def committed_ends(self) -> torch.LongTensor:
@@ -278,6 +286,15 @@ class SearchCache(ABC):
 
     num_sequences: int
     num_beams: int
+    cache: "DocumentCache"
+
+    def distance_table(self, layer_idx: int, build: Callable[[int], torch.Tensor]) -> torch.Tensor:
+        """What a layer derives from the distances 0, 1, ... of the search, `(..., count)`, made by `build(count)`."""
+        count = self.cache.longest_distance + 1
+        found = self.cache.distance_tables.get(layer_idx)
+        if found is None or found.shape[-1] < count:
+            found = self.cache.distance_tables[layer_idx] = build(count + TABLE_GROWTH)
+        return found
 
     @abstractmethod
     def update(self, layer_idx: int, key: torch.Tensor, value: torch.Tensor) -> list[Stretch]:

@@ -56,6 +56,22 @@ SYSTEMS: dict[str, dict] = {
         "cross_attention": "sentence",
         "global_layers": 2,
     },
+    "global-local": {
+        "sequence_format": "document",
+        "max_part_tokens": None,
+        "max_part_sentences": 20,
+        "default_decoding": "sequential",
+        "encoder_layers": 4,
+        "decoder_layers": 4,
+        "normalize_before": True,
+        "encoder_self_attention": "sentence",
+        "decoder_self_attention": "recurrent",
+        "cross_attention": "sentence",
+        "decoder_attention_bias": False,
+        "reset_encoder_positions": True,
+        "segment_embeddings": 20,
+        "global_block": "full",
+    },
     "mr-doc2doc": {
         "sequence_format": "document",
         "use_sos": True,
@@ -68,7 +84,10 @@ SYSTEMS: dict[str, dict] = {
     },
 }
 
-ATTENTION_KINDS = ("dense", "window", "sentence", "long_short_term")
+ATTENTION_KINDS = ("dense", "window", "sentence", "long_short_term", "recurrent")
+# kinds that are for self-attention in one or in both stacks
+SELF_ATTENTION_KINDS = {"encoder": ("long_short_term",), "decoder": ("long_short_term", "recurrent"), "cross": ()}
+GLOBAL_BLOCKS = ("none", "full", "attention")
 POSITION_KINDS = ("sinusoidal", "relative")
 RELATIVE_HEADS = ("separate", "shared", "scalar")
 LST_MODES = ("shared", "heads")
@@ -130,7 +149,25 @@ class DocMTConfig(PreTrainedConfig):
         encoder_self_attention, decoder_self_attention, cross_attention (`str`, *optional*, defaults to `"dense"`):
             Kind of attention in each place: `"dense"`; `"window"`, see `window_size`; `"sentence"`, the own sentence,
             or the source sentence of the same number, see `global_layers`; in self-attention also `"long_short_term"`,
-            the own sentence beside the whole sequence (Zhang et al. 2020).
+            the own sentence beside the whole sequence (Zhang et al. 2020); in the decoder also `"recurrent"`, the own
+            sentence and those just before it, whose states get no gradient (Zheng et al. 2020).
+        memory_sentences (`int`, *optional*, defaults to 1):
+            Target sentences before the current one that `"recurrent"` attention sees.
+        global_block (`str`, *optional*, defaults to `"none"`):
+            What follows the encoder layers so that sentences which these keep apart meet: attention over all words
+            with relative positions of sentences, as a `"full"` layer or as mere `"attention"` (Zheng et al. 2020).
+        global_gate (`bool`, *optional*, defaults to `True`):
+            Mix the states before and behind `global_block` by a gate; without, those behind it replace the former.
+        skip_global_if_single (`bool`, *optional*, defaults to `True`):
+            Leave `global_block` out for sources of one sentence.
+        max_segment_distance (`int`, *optional*, defaults to 20):
+            Largest distance of sentences in `global_block`; those further apart count as being so far apart.
+        segment_embeddings (`int`, *optional*):
+            Learned embeddings of the number of a source sentence, so many; later sentences have the last one.
+        reset_encoder_positions, reset_decoder_positions (`bool`, *optional*, defaults to `False`):
+            Count sinusoidal positions from the start of the sentence.
+        decoder_attention_bias (`bool`, *optional*, defaults to `True`):
+            Whether attention in the decoder has biases in its projections.
         global_layers (`int`, *optional*, defaults to 0):
             Top layers of each stack in which a gate mixes `"sentence"` attention with attention to the whole sequence
             (G-Transformer, Bao et al. 2021).
@@ -229,6 +266,15 @@ class DocMTConfig(PreTrainedConfig):
     position_aware_cross: bool = False
     relative_distances: int | None = None
     global_layers: int = 0
+    memory_sentences: int = 1
+    global_block: str = "none"
+    global_gate: bool = True
+    skip_global_if_single: bool = True
+    max_segment_distance: int = 20
+    segment_embeddings: int | None = None
+    reset_encoder_positions: bool = False
+    reset_decoder_positions: bool = False
+    decoder_attention_bias: bool = True
 
     # what a sequence holds
     sequence_format: str = "sentence"
@@ -294,14 +340,15 @@ class DocMTConfig(PreTrainedConfig):
 
     @property
     def has_intervals(self) -> bool:
-        """Whether some attention is in intervals: it needs padding on the right alone, and to know where that begins."""
+        """Whether something is in intervals: it needs padding on the right alone, and to know where that begins."""
         return self.knows_sentences or self.relative_distances is not None
 
     @property
     def knows_sentences(self) -> bool:
-        """Whether some attention depends on more than positions: who sees whom is read off the token ids."""
+        """Whether something depends on more than positions: the sentences are read off the token ids."""
         kinds = {self.encoder_self_attention, self.decoder_self_attention, self.cross_attention}
-        return kinds != {"dense"}
+        resets = self.reset_encoder_positions or self.reset_decoder_positions or self.segment_embeddings is not None
+        return kinds != {"dense"} or resets or self.global_block != "none"
 
     @property
     def window(self) -> int:
@@ -336,9 +383,10 @@ class DocMTConfig(PreTrainedConfig):
 
     def _check_choices(self):
         choices = {
-            "encoder_self_attention": ATTENTION_KINDS,
-            "decoder_self_attention": ATTENTION_KINDS,
-            "cross_attention": tuple(kind for kind in ATTENTION_KINDS if kind != "long_short_term"),
+            "encoder_self_attention": _kinds("encoder"),
+            "decoder_self_attention": _kinds("decoder"),
+            "cross_attention": _kinds("cross"),
+            "global_block": GLOBAL_BLOCKS,
             "alignment": DECODING_ALIGNMENTS,
             "training_alignment": ALIGNMENTS,
             "lst_mode": LST_MODES,
@@ -399,8 +447,18 @@ class DocMTConfig(PreTrainedConfig):
             raise ValueError(
                 f"`global_layers` belongs to 'sentence' attention, got global_layers={self.global_layers} and {kinds}."
             )
-        if self.global_layers < 0:
-            raise ValueError(f"`global_layers` must be 0 or more, got {self.global_layers}.")
+        for name, least in (("global_layers", 0), ("memory_sentences", 1), ("max_segment_distance", 0)):
+            if getattr(self, name) < least:
+                raise ValueError(f"`{name}` must be {least} or more, got {getattr(self, name)}.")
+        if self.segment_embeddings is not None and self.segment_embeddings < 1:
+            raise ValueError(f"`segment_embeddings` must be 1 or more, or None, got {self.segment_embeddings}.")
+        if self.decoder_self_attention == "recurrent" and (
+            self.position_aware_decoder or self.relative_distances is not None or self.position_encoding == "relative"
+        ):
+            raise ValueError(
+                "`decoder_self_attention='recurrent'` has relative positions of its own: leave out "
+                "`position_aware_decoder`, `relative_distances` and `position_encoding='relative'`."
+            )
         for side, kind in zip(("encoder", "decoder"), kinds, strict=False):
             heads = getattr(self, f"{side}_attention_heads")
             if kind == "long_short_term" and self.lst_mode == "heads" and heads % 2:
@@ -435,8 +493,8 @@ class DocMTConfig(PreTrainedConfig):
                 )
             if self.cross_attention in ("sentence", "window"):
                 raise ValueError(
-                    "`sequence_format='source_context'` aligns no target sentence with the first one of the source: use "
-                    f"`cross_attention='dense'`, got {self.cross_attention!r}."
+                    "`sequence_format='source_context'` aligns no target sentence with the first one of the source: "
+                    f"use `cross_attention='dense'`, got {self.cross_attention!r}."
                 )
         if self.train_ratio <= 0:
             raise ValueError(f"`train_ratio` must be positive, got {self.train_ratio}.")
@@ -446,6 +504,12 @@ class DocMTConfig(PreTrainedConfig):
             raise ValueError("`sos_token_id` is needed by `use_sos=True`, got None.")
         if self.indexed_separators and self.first_separator_token_id is None:
             raise ValueError("`first_separator_token_id` is needed by `indexed_separators=True`, got None.")
+
+
+def _kinds(place: str) -> tuple[str, ...]:
+    """Kinds of attention that `place` can have."""
+    elsewhere = {kind for kinds in SELF_ATTENTION_KINDS.values() for kind in kinds} - set(SELF_ATTENTION_KINDS[place])
+    return tuple(kind for kind in ATTENTION_KINDS if kind not in elsewhere)
 
 
 def required_token(config: DocMTConfig, name: str) -> int:

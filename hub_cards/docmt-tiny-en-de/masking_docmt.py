@@ -15,6 +15,7 @@ from transformers.cache_utils import EncoderDecoderCache
 from transformers.masking_utils import create_bidirectional_mask, create_causal_mask
 
 from .alignment_docmt import SourceSentences, TargetPlaces, align
+from .attention_recurrent import RecurrentPlan
 from .configuration_docmt import DocMTConfig
 from .interval_plan_docmt import IntervalPlan
 from .packing_docmt import TokenLayout
@@ -95,7 +96,7 @@ def _window_plan(inputs: MaskInputs) -> IntervalPlan:
 
 
 def _sentence_plan(inputs: MaskInputs) -> IntervalPlan:
-    """Keys of the query's own sentence, in the decoder up to the query; or those of the source sentence it translates."""
+    """Keys of the query's own sentence, in the decoder up to the query; or of the source sentence it translates."""
     queries, keys = _layouts(inputs)
     if inputs.place == "decoder":
         first = queries.positions - _target_places(inputs).places
@@ -113,14 +114,44 @@ def _sentence_plan(inputs: MaskInputs) -> IntervalPlan:
     return _plan(first, first + lengths - 1, queries, keys)
 
 
+def _recurrent_plan(inputs: MaskInputs) -> RecurrentPlan:
+    """
+    Keys of the query's own sentence up to the query, and of the `memory_sentences` before it.
+
+    Every sentence gets a run of keys of its own: those of its memory, and its own behind them.
+    """
+    queries, _ = _layouts(inputs)
+    target = _target_places(inputs)
+    rows = np.arange(len(queries.documents))
+    is_first = (target.places == 0) & queries.is_token
+    starts = rows[is_first]  # row of the first token of each sentence of the batch
+    documents = queries.documents[is_first]
+    sentence = np.cumsum(is_first) - 1  # of each row, among all of the batch; padding has that of the token before it
+    lengths = np.bincount(sentence[queries.is_token], minlength=len(starts))
+    number = np.arange(len(starts))
+    first_of_document = np.searchsorted(documents, documents)
+    memory_starts = starts[np.maximum(number - inputs.config.memory_sentences, first_of_document)]
+    counts = starts + lengths - memory_starts
+    offsets = np.cumsum(counts) - counts
+    keys = np.arange(counts.sum()) - np.repeat(offsets - memory_starts, counts)
+    is_memory = keys < np.repeat(starts, counts)
+    low = offsets[sentence]
+    own = low + rows - memory_starts[sentence]
+    plan = IntervalPlan.build(
+        low, np.where(queries.is_token, own, low - 1), len(keys), query_positions=own, device=queries.device
+    )
+    return RecurrentPlan(plan, *(torch.from_numpy(array).to(queries.device) for array in (keys, is_memory)))
+
+
 # one entry a visibility rule; an attention class names those it reads in `mask_names`
 MASK_BUILDERS: dict[str, Callable[[MaskInputs], Any]] = {
     "dense": _dense_mask,
     "document": _document_plan,
     "window": _window_plan,
     "sentence": _sentence_plan,
+    "recurrent": _recurrent_plan,
 }
-# rules whose mask is an `IntervalPlan`
+# rules whose mask is a plan
 INTERVAL_RULES = frozenset(MASK_BUILDERS) - {"dense"}
 
 

@@ -184,10 +184,9 @@ class DocumentSearch:
         if column == self.beams.width:
             self.beams = self.beams.widen(GROWTH)
         queries = self._step_queries(column)
-        positions = queries.positions[:, 0].expand(-1, self.num_beams).reshape(-1, 1)
         outputs = self.model(
             decoder_input_ids=self.beams.pending.reshape(-1, 1),
-            decoder_position_ids=positions,
+            decoder_position_ids=self._position_ids(queries),
             cache=self.cache.step(queries),
         )
         logits = outputs.logits[:, -1].to(self.beams.scores.dtype)
@@ -269,7 +268,7 @@ class DocumentSearch:
                 stands[row] = [*found, *found[-1:] * (ids.shape[1] - len(piece))]
             queries = self._queries(list(pieces), positions[:, None], stands[:, None, :, 0], stands[:, None, :, 1])
             view = self.cache.commit(sequences, lengths, queries)
-            self.decoder(input_ids=ids.to(self.device), position_ids=queries.positions[:, 0], cache=view)
+            self.decoder(input_ids=ids.to(self.device), position_ids=self._position_ids(queries), cache=view)
             self.cache.forget()
             left = {index: ids[PREFILL_TOKENS:] for index, ids in left.items() if len(ids) > PREFILL_TOKENS}
 
@@ -310,7 +309,15 @@ class DocumentSearch:
             aligned = align(self.search.alignment, self.source_sentences, target, self.config)
             self._follow_sources(sequences, aligned)
             centers = torch.from_numpy(aligned).to(self.device)
-        return SearchQueries(positions.to(self.device), torch.from_numpy(sentences).to(self.device), centers)
+        on_device = (torch.from_numpy(numbers).to(self.device) for numbers in (sentences, places))
+        sentence_ids, place_ids = on_device
+        return SearchQueries(positions.to(self.device), sentence_ids, centers, place_ids)
+
+    def _position_ids(self, queries: SearchQueries) -> torch.LongTensor:
+        """Positions that are added to the embeddings of the rows, `(n * G, T)`."""
+        if self.config.reset_decoder_positions and queries.places is not None:
+            return queries.places.flatten(0, 1)
+        return queries.positions.expand(-1, queries.sentences.shape[1], -1).flatten(0, 1)
 
     def _prepare_steps(self) -> None:
         """Bring what depends on the set of sequences up to date: stop tokens, lengths, positions, processors."""

@@ -37,3 +37,11 @@ def target_sentence_ids(
     """
     sentence_ids = is_separator(decoder_input_ids, config).long().cumsum(dim=-1)
     return sentence_ids if past_separators is None else sentence_ids + past_separators[:, None]
+
+
+def places_in_sentences(sentence_ids: torch.LongTensor) -> torch.LongTensor:
+    """Position of each token in its sentence, from 0, of the numbers of the sentences `(B, L)`."""
+    positions = torch.arange(sentence_ids.shape[1], device=sentence_ids.device).expand_as(sentence_ids)
+    is_first = torch.ones_like(sentence_ids, dtype=torch.bool)
+    is_first[:, 1:] = sentence_ids[:, 1:] != sentence_ids[:, :-1]
+    return positions - positions.masked_fill(~is_first, 0).cummax(dim=1).values
