@@ -11,7 +11,7 @@ import torch
 from decoding_models import translate
 from torch import nn
 
-from modeling_docmt import DocMTForConditionalGeneration
+from modeling_docmt import DocMTConfig, DocMTForConditionalGeneration
 from modeling_docmt.formatting_docmt import format_sequence
 
 
@@ -20,8 +20,6 @@ PAD, EOS, SEP, SOS, FIRST_INDEXED = 1, 3, 4, 6, 10
 
 def small_model(system: str, *, seed: int = 0, **changes) -> DocMTForConditionalGeneration:
     """A random model of 40 tokens in double precision; no parameter is 0, biases and norms included."""
-    from modeling_docmt import DocMTConfig
-
     settings = {
         "vocab_size": 40,
         "d_model": 16,
@@ -71,7 +69,9 @@ class PlainModel:
             name = f"model.encoder.layers.{layer}"
 
             def attend(queries, name=f"{name}.self_attn", layer=layer):
-                return self._attention(name, "encoder", layer, (queries, positions, source), (queries, positions, source))
+                return self._attention(
+                    name, "encoder", layer, (queries, positions, source), (queries, positions, source)
+                )
 
             states = self._sublayer(f"{name}.self_attn_layer_norm", states, attend)
             states = self._feed_forward(name, states)
@@ -85,7 +85,9 @@ class PlainModel:
             name = f"model.decoder.layers.{layer}"
 
             def attend(queries, name=f"{name}.self_attn", layer=layer):
-                return self._attention(name, "decoder", layer, (queries, positions, inputs), (queries, positions, inputs))
+                return self._attention(
+                    name, "decoder", layer, (queries, positions, inputs), (queries, positions, inputs)
+                )
 
             def look_at_source(queries, name=f"{name}.encoder_attn", layer=layer):
                 return self._attention(name, "cross", layer, (queries, positions, inputs), keys)
@@ -119,7 +121,9 @@ class PlainModel:
             query_states, key_states = query_states + query_positions, key_states + key_positions
         query, key = self._linear(f"{name}.q_proj", query_states), self._linear(f"{name}.k_proj", key_states)
         visible = torch.tensor(visible_pairs(config, place, rule, query_ids, key_ids))
-        size = config.d_model // (config.encoder_attention_heads if place == "encoder" else config.decoder_attention_heads)
+        size = config.d_model // (
+            config.encoder_attention_heads if place == "encoder" else config.decoder_attention_heads
+        )
         heads = []
         for head in range(config.d_model // size):
             part = slice(head * size, (head + 1) * size)

@@ -185,6 +185,37 @@ def test_lst_with_the_output_projection_of_the_base_model_is_the_base_model(uppe
     assert (model(**batch).logits - base(**batch).logits)[batch["labels"] != -100].abs().max() <= 1e-12
 
 
+@pytest.mark.parametrize("backend", ["sdpa", "eager"])
+def test_weights_of_a_dense_model_are_taken_as_they_are(backend):
+    """
+    INV-B4 for a start from a dense model: [0, W_O], which gives its logits, on any number of sentences.
+
+    Fails if the halves change places, or if the weights that are handed over are changed.
+    """
+    base = small_model("concat-document")
+    model = small_model(seed=1)
+    weights = base.state_dict()
+    missing, unexpected = model.load_state_dict(weights)
+    assert not missing and not unexpected
+    assert all(torch.equal(weights[name], weight) for name, weight in base.state_dict().items())
+    model.set_attn_implementation(backend)
+    batch = batch_of(*SENTENCES)
+    outputs = model(**batch)
+    assert (outputs.logits - base(**batch).logits)[batch["labels"] != -100].abs().max() <= 1e-12
+    # training finds the other view
+    outputs.loss.backward()
+    for stack in (model.model.encoder, model.model.decoder):
+        for layer in stack.layers:
+            new, taken = layer.self_attn.out_proj.weight.split(D_MODEL, dim=1)
+            assert not new.any() and taken.any()
+            assert layer.self_attn.out_proj.weight.grad[:, :D_MODEL].abs().max() > 0
+    # and weights of its own are not widened
+    again = small_model(seed=2)
+    again.load_state_dict(model.state_dict())
+    again.set_attn_implementation(backend)
+    assert torch.equal(again(**batch).logits, outputs.logits)
+
+
 def test_the_own_sentence_alone_is_not_the_base_model():
     base = small_model("concat-document")
     model = small_model(seed=1)

@@ -7,7 +7,7 @@ import torch
 from decoding_models import FIRST_WORD, MODES, SYSTEMS, batch, random_documents, tiny_model, translate
 
 from modeling_docmt import source_reader_docmt
-from modeling_docmt.formatting_docmt import format_sequence
+from modeling_docmt.formatting_docmt import Window, context_window, format_sequence, separator_after
 from modeling_docmt.search_docmt import DocumentSearch
 
 
@@ -92,26 +92,55 @@ def test_one_sentence_is_the_same_in_all_modes(system, num_beams):
         assert_same_translation(growing, counted)
 
 
-def test_a_beam_of_the_whole_vocabulary_finds_the_best_sentence_of_one_token():
-    # fails if scores are divided by a length that leaves out the closing token
-    model = tiny_model("sentence-level", closing_bias=0.0)
-    config = model.config
-    source = [FIRST_WORD, FIRST_WORD + 3]
-    output = translate(
-        model, [[source]], num_beams=config.vocab_size, max_sentence_tokens=1, length_penalty=1.0, early_stopping=False
-    )
-    words = list(range(FIRST_WORD, config.vocab_size))
-    # tokens of the vocabulary that are no special token: <unk> and the spares too
-    words += [token for token in range(FIRST_WORD) if token not in special_tokens(config)]
+@pytest.mark.parametrize("decoding", ["counted", "sequential"])
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_a_beam_of_the_whole_vocabulary_finds_the_best_sentence_of_one_token(system, decoding):
+    """
+    INV-F5.
+
+    Fails if scores are divided by a length that leaves out the closing token, if a search goes on from another
+    sentence than the best one, or if a window lacks its context.
+    """
+    model = tiny_model(system, closing_bias=0.0, max_part_tokens=None)
+    document = [[FIRST_WORD, FIRST_WORD + 3], [FIRST_WORD + 7], [FIRST_WORD + 1] * 3]
+    # the sentences of one search are found by a beam of one sentence's choices only where each is searched by itself
+    document = document if decoding == "sequential" else document[:1]
+    options = {"max_sentence_tokens": 1, "length_penalty": 1.0, "early_stopping": False}
+    output = translate(model, [document], decoding=decoding, num_beams=model.config.vocab_size, **options)
+    for index, sentence in enumerate(output.sentences[0]):
+        scores = scores_of_one_token(model, document, output.sentences[0][:index])
+        best = max(scores, key=lambda word: scores[word])
+        assert sentence == [best]
+        assert output.sentence_scores[0][index] == pytest.approx(scores[best], abs=1e-10)
+
+
+def scores_of_one_token(model, source: list, translated: list) -> dict[int, float]:
+    """Mean log-probability of each word and its closing token as the sentence behind those that are translated."""
+    config, index = model.config, len(translated)
+    window = {
+        "sentence": Window(index, index + 1, index),
+        "context_window": context_window(index, config.context_sentences),
+        "document": Window(0, len(source), index),
+    }[config.sequence_format]
+    source_ids = format_sequence(source[window.first : window.last], config, bod=window.bod)
+    # words are all of the vocabulary that is no special token: <unk> and the spares too
+    words = [token for token in range(config.vocab_size) if token not in special_tokens(config)]
+    rows = []
+    for word in words:
+        sentences = [*translated[window.first :], [word], *source[index + 1 : window.last]]
+        rows.append(format_sequence(sentences, config, bod=window.bod, source=False))
+    # of the word in the target, behind <bod> and its separator and what is translated
+    place = 2 * window.bod + sum(len(sentence) + 1 for sentence in translated[window.first :])
     with torch.no_grad():
-        logits = model(
-            input_ids=torch.tensor([format_sequence([source], config)] * len(words)),
-            decoder_input_ids=torch.tensor([[config.decoder_start_token_id, word] for word in words]),
+        log_probs = model(
+            input_ids=torch.tensor([source_ids] * len(rows)),
+            decoder_input_ids=torch.tensor([[config.decoder_start_token_id, *row[: place + 1]] for row in rows]),
+            use_cache=False,
         ).logits.log_softmax(-1)
-    scores = [(logits[row, 0, word] + logits[row, 1, config.eos_token_id]) / 2 for row, word in enumerate(words)]
-    best = max(range(len(words)), key=lambda row: scores[row])
-    assert output.sentences == [[[words[best]]]]
-    assert output.sentence_scores[0][0] == pytest.approx(scores[best].item(), abs=1e-10)
+    return {
+        word: (log_probs[i, place, word] + log_probs[i, place + 1, rows[i][place + 1]]).item() / 2
+        for i, word in enumerate(words)
+    }
 
 
 def special_tokens(config) -> set:
@@ -216,6 +245,8 @@ MIXED_KINDS = [
     ("long_short_term", "window", "window"),
     ("window", "long_short_term", "dense"),
     ("dense", "long_short_term", "window"),
+    ("window", "sentence", "sentence"),
+    ("sentence", "window", "window"),
 ]
 
 
@@ -276,6 +307,10 @@ def test_windows_keep_the_keys_that_a_later_token_may_see_and_no_others(w, num_b
         ("concat-document", "growing"),
         ("mr-doc2doc", "doc2sent"),
         ("mr-doc2doc", "sequential"),
+        ("p-transformer", "counted"),
+        ("p-transformer", "growing"),
+        ("g-transformer", "counted"),
+        ("g-transformer", "sequential"),
         ("lst-attn", "counted"),
         ("lst-attn", "sequential"),
         ("window-attn", "counted"),

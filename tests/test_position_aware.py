@@ -90,8 +90,8 @@ def test_logits_and_gradients_equal_the_plain_model(variant, path):
     """
     C1 to C3, with any other kind of attention.
 
-    Fails if values get positions, if a flag reaches another place, if i - j has the other sign, if distances beyond the
-    table are another row than the last, if r is not scaled, or if packed rows get the positions of their neighbours.
+    Fails if values get positions, if a flag reaches another place, if i - j has the other sign, if distances beyond
+    the table are another row than the last, or if packed rows get the positions of their neighbours.
     """
     assert_equals_plain_model(model_of(**VARIANTS[variant]), SOURCES, TARGETS, path)
 
@@ -121,7 +121,9 @@ def test_positions_are_those_that_the_model_is_told():
     [source, *_], [target, *_] = SOURCES, TARGETS
     ids = torch.tensor([source])
     for first in (0, 7):
-        states = model.model.encoder(ids, position_ids=torch.arange(first, first + len(source))[None]).last_hidden_state
+        states = model.model.encoder(
+            ids, position_ids=torch.arange(first, first + len(source))[None]
+        ).last_hidden_state
         assert (states[0] - PlainModel(model).encode(source, first)).abs().max() <= 1e-10
     inputs = torch.tensor([[6, *target[:-1]]])
     shifted = torch.arange(3, 3 + len(target))[None]
@@ -179,7 +181,7 @@ def test_without_positions_it_is_the_vanilla_transformer(backend):
 def attention_and_masks(place: str, backend: str, **changes) -> tuple:
     """The attention of the top layer, states of two rows of five and three tokens, and their masks."""
     settings = {"d_model": 16, "encoder_attention_heads": 2, "decoder_attention_heads": 2, "relative_distances": 4}
-    config = DocMTConfig.from_system("p-transformer", **settings | changes)
+    config = DocMTConfig.from_system("p-transformer", num_indexed_separators=12, **settings | changes)
     config._attn_implementation = backend
     torch.manual_seed(1)
     module = build_attention(config, config.encoder_layers - 1, place).double()
@@ -197,7 +199,9 @@ PLACES = [(place, name) for place in ("encoder", "decoder", "cross") for name in
 
 
 @pytest.mark.parametrize("backend", ["sdpa", "eager"])
-@pytest.mark.parametrize(("place", "variant"), [*PLACES, ("encoder", "long-short term"), ("decoder", "long-short term")])
+@pytest.mark.parametrize(
+    ("place", "variant"), [*PLACES, ("encoder", "long-short term"), ("decoder", "long-short term")]
+)
 def test_values_carry_no_positions(place, variant, backend):
     """INV-C3, exact: queries that are zero see neither sinusoids nor distances; fails if `v_proj` reads H + P."""
     is_token = torch.tensor([[True] * 5, [True] * 3 + [False] * 2])
@@ -223,7 +227,7 @@ def test_values_carry_no_positions(place, variant, backend):
 @pytest.mark.parametrize("kind", ["dense", "window"])
 @pytest.mark.parametrize("place", ["encoder", "decoder"])
 def test_a_pair_reads_the_row_of_its_distance_wherever_it_stands(place, kind):
-    """INV-C4: 512 is distance 0, rows above it are keys before the query; fails if the row is counted the other way."""
+    """INV-C4: 512 is distance 0, rows above it are keys before the query; fails if rows are counted from 511."""
     changes = {f"{place}_self_attention": kind, "relative_distances": 512, "window_size": 9}
     module, states, masks = attention_and_masks(place, "eager", **changes)
     for projection in (module.q_proj, module.k_proj):

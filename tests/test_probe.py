@@ -73,8 +73,9 @@ def test_a_position_alone_has_no_partner():
 
 
 def test_states_that_say_the_position_are_read_without_error():
-    # fails if labels are off by one, or if the two sides of a pair are exchanged for the states alone
-    _, scores = fit(torch.eye(LENGTH))
+    # fails if labels are those of the next position, or if pairs are read off other rows than items
+    probes, scores = fit(torch.eye(LENGTH))
+    assert probes.labels("absolute", made_up_batch(torch.eye(LENGTH))).tolist() == list(range(LENGTH)) * 20
     assert scores["absolute"].accuracy() == scores["absolute"].tolerance_accuracy() == [100]
     assert scores["order"].accuracy() == [100]
 
@@ -166,17 +167,26 @@ def test_training_stops_after_as_many_updates_as_wanted():
     assert found.updates == 6
 
 
-def test_accuracy_by_distance_sums_to_the_whole():
-    _, scores = fit(torch.randn(LENGTH, 4), epochs=3)
-    for task in ("relative", "order"):
-        score = scores[task]
-        assert (
-            score.total.tolist()
-            == torch.bincount(relative_class(made_up_batch(torch.zeros(LENGTH, 1)).distances, DISTANCE)).tolist()
-        )
-        (by_distance,) = score.by_group()
-        total = sum(value * count for value, count in zip(by_distance, score.total.tolist(), strict=True))
-        assert total / score.total.sum() == pytest.approx(score.accuracy()[0], abs=1e-3)
+def test_answers_are_counted_for_the_distance_that_was_asked_for():
+    # fails if right answers are counted by the class of the answer, or at another pair
+    batch = made_up_batch(torch.eye(LENGTH))
+    # fresh probes answer with the first class: position 1, distance -K, first token behind the second
+    scores = evaluate_probes(PositionProbes(1, LENGTH, LENGTH, DISTANCE), [batch, batch])
+    assert scores["absolute"].accuracy() == [pytest.approx(100 / LENGTH, abs=1e-3)]
+    assert scores["absolute"].tolerance_accuracy() == [pytest.approx(400 / LENGTH, abs=1e-3)]
+    assert scores["relative"].by_group() == [[100, 0, 0, 0, 0, 0]]
+    assert scores["order"].by_group() == [[0, 0, 0, 100, 100, 100]]
+    counts = [2 * int((batch.distances == distance).sum()) for distance in signed_distances(DISTANCE)]
+    assert scores["relative"].total.tolist() == scores["order"].total.tolist() == counts
+    assert scores["order"].accuracy() == [pytest.approx(100 * sum(counts[3:]) / sum(counts), abs=1e-3)]
+
+
+def test_a_distance_that_no_pair_has_has_no_accuracy():
+    batch = made_up_batch(torch.eye(LENGTH))
+    scores = evaluate_probes(PositionProbes(2, LENGTH, LENGTH, LENGTH), [made_up_batch(torch.eye(LENGTH), 0, 2)])
+    assert int(batch.distances.abs().max()) == DISTANCE
+    for by_distance in scores["order"].by_group():
+        assert [value is None for value in by_distance] == [abs(d) > DISTANCE for d in signed_distances(LENGTH)]
 
 
 @pytest.fixture
@@ -259,6 +269,14 @@ def test_pairs_stay_within_a_sequence_and_do_not_depend_on_the_batch(source_of):
     assert len({tuple(draw) for draw in (pairs(100), pairs(100, epoch=0), pairs(100, epoch=1))}) == 3
 
 
+def test_each_epoch_has_an_order_of_its_own_and_evaluation_one_order(source_of):
+    # fails if the epoch does not reach the sampler
+    _, source = source_of("concat-document", batch_tokens=100)
+    orders = [[len(batch.positions) for batch in source.batches(epoch)] for epoch in (None, None, 0, 1, 2)]
+    assert orders[0] == orders[1]
+    assert orders[2] != orders[3] != orders[4]
+
+
 @pytest.fixture
 def save(make_model, tokenizer, tmp_path):
     def save_model(system, **changes):
@@ -312,7 +330,7 @@ def test_one_model_is_drawn_layer_by_layer_and_the_run_can_be_repeated(save, toy
     folder, plot = save("sentence-level"), tmp_path / "probe.png"
     files = {"train_file": [str(toy_corpus)], "test_file": [str(toy_corpus)], "validation_file": [str(toy_corpus)]}
     options = {"combination": "mlp", "max_updates": 3, "batch_tokens": 200, **files}
-    first, second = (probe(ProbeArguments(model=[folder], plot=str(plot), **options), []) for _ in range(2))
+    first, second = (probe(ProbeArguments(model=[folder], plot=path, **options), []) for path in (str(plot), None))
     assert first["models"][0]["layers"] == second["models"][0]["layers"]
     assert first["models"][0]["updates"] == 3
     assert plot.stat().st_size > 0

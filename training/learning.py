@@ -1,26 +1,25 @@
 """
-Train a model on a synthetic task and see how much it has learned: a plain loop, the same for every system.
+Train a model on a synthetic task: a plain loop, the same for every system.
 
 One thread in float32 gives the same weights every time. What a system reads is made by the functions that real
-documents go through, from words that are ids already.
+documents go through, of words that are ids already.
 """
 
-import copy
+import itertools
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.nn.utils.rnn import pad_sequence
 from tqdm import tqdm
 
 from modeling_docmt import DocMTConfig, DocMTForConditionalGeneration
 from modeling_docmt.configuration_docmt import required_token
-from modeling_docmt.formatting_docmt import sentences_to_neutral
-from modeling_docmt.loss_docmt import context_weights, translation_loss
+from modeling_docmt.loss_docmt import translation_loss
 
 from .data import TokenBudgetBatchSampler, TranslationCollator, build_sequences
+from .learning_scores import Examination
 from .synthetic_documents import SyntheticDocument, WordVocabulary
 
 
@@ -37,28 +36,138 @@ class LearningPlan:
         max_grad_norm (`float`): Larger gradients are scaled down to this norm.
         label_smoothing (`float`): Of the loss.
         evaluate_every (`int`): Updates between two points of the learning curve.
-        training_documents (`int`): Size of the corpus; it is read again where the updates need more.
+        training_words (`int`): Target words of the corpus, which is read again where the updates need more.
         evaluation_documents (`int`): New documents, read with the right translation in front of each word.
         decoded_documents (`int`): The first of these are translated by `generate()` in the end.
     """
 
     updates: int = 1000
     batch_tokens: int = 1024
-    learning_rate: float = 1e-3
-    warmup_updates: int = 200
+    learning_rate: float = 2e-3
+    warmup_updates: int = 100
     max_grad_norm: float = 1.0
     label_smoothing: float = 0.0
     evaluate_every: int = 100
-    training_documents: int = 10000
+    training_words: int = 500000
     evaluation_documents: int = 64
     decoded_documents: int = 8
 
     def __post_init__(self):
         for name, value in vars(self).items():
-            if value <= 0 and name not in ("label_smoothing", "decoded_documents", "warmup_updates"):
-                raise ValueError(f"`{name}` must be positive, got {value}.")
+            least = 0 if name == "label_smoothing" else 1e-12 if name in ("learning_rate", "max_grad_norm") else 1
+            if value < least:
+                raise ValueError(f"`{name}` must be {'0 or more' if least == 0 else 'positive'}, got {value}.")
+        if self.decoded_documents > self.evaluation_documents:
+            raise ValueError(
+                "`decoded_documents` are the first of `evaluation_documents`, got "
+                f"{self.decoded_documents} of {self.evaluation_documents}."
+            )
 
     def rate(self, update: int) -> float:
         """Learning rate of an update, from 1."""
-        warmup = max(self.warmup_updates, 1)
-        return self.learning_rate * min(update / warmup, (warmup / update) ** 0.5)
+        return self.learning_rate * min(update / self.warmup_updates, (self.warmup_updates / update) ** 0.5)
+
+
+def learn(
+    config: DocMTConfig,
+    plan: LearningPlan,
+    vocabulary: WordVocabulary,
+    training: Sequence[SyntheticDocument],
+    evaluation: Sequence[SyntheticDocument],
+    *,
+    seed: int,
+    label: str = "",
+) -> dict[str, Any]:
+    """
+    Train a fresh model and examine it.
+
+    Args:
+        config (`DocMTConfig`): The model. `train_ratio` is set to that of the training sequences.
+        plan (`LearningPlan`): Updates, batches and the like.
+        vocabulary (`WordVocabulary`): Ids of the words.
+        training, evaluation (`Sequence[SyntheticDocument]`): What it learns from, and is asked.
+        seed (`int`): Decides on the first weights and on the order of the batches.
+        label (`str`, *optional*): For the progress bar.
+
+    Returns:
+        `dict`: `parameters`, `updates`, `target_tokens` (seen in training), `seconds` and `cpu_seconds` (without
+        examinations), `decoding_seconds`, `curve` (a point every `evaluate_every` updates) and `final`.
+    """
+    rows = [
+        {"input_ids": source, "labels": target}
+        for document in training
+        for source, target in build_sequences(
+            vocabulary.encode(document.source), vocabulary.encode(document.target), config
+        )
+    ]
+    config.train_ratio = sum(len(row["input_ids"]) / len(row["labels"]) for row in rows) / len(rows)
+    examination = Examination(evaluation, vocabulary, config, batch_tokens=4 * plan.batch_tokens)
+    torch.manual_seed(seed)
+    model = DocMTForConditionalGeneration(config)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=plan.learning_rate, betas=(0.9, 0.98), weight_decay=0.0)
+
+    curve: list[dict[str, Any]] = []
+    seconds, cpu_seconds, target_tokens, losses = 0.0, 0.0, 0, []
+    batches = _batches(rows, config, plan, seed)
+    for update in tqdm(range(1, plan.updates + 1), desc=label, disable=None):
+        clocks = time.perf_counter(), time.process_time()
+        for group in optimizer.param_groups:
+            group["lr"] = plan.rate(update)
+        batch = next(batches)
+        losses.append(_train(model, optimizer, batch, plan))
+        target_tokens += int(batch["labels"].ne(-100).sum())
+        seconds += time.perf_counter() - clocks[0]
+        cpu_seconds += time.process_time() - clocks[1]
+        if update % plan.evaluate_every == 0 or update == plan.updates:
+            scores = examination.read(model)
+            curve.append({"updates": update, "loss": round(sum(losses) / len(losses), 4), **scores.summary()})
+            losses = []
+    start = time.perf_counter()
+    final = {"read": scores.in_detail(), "translated": examination.translate(model, plan.decoded_documents)}
+    return {
+        "parameters": sum(parameter.numel() for parameter in model.parameters()),
+        "updates": plan.updates,
+        "target_tokens": target_tokens,
+        "seconds": round(seconds, 1),
+        "cpu_seconds": round(cpu_seconds, 1),
+        "decoding_seconds": round(time.perf_counter() - start, 1),
+        "curve": curve,
+        "final": final,
+    }
+
+
+def _train(
+    model: DocMTForConditionalGeneration,
+    optimizer: torch.optim.Optimizer,
+    batch: dict[str, torch.Tensor],
+    plan: LearningPlan,
+) -> float:
+    """One update; returns the loss before it."""
+    model.train()
+    # not through `labels`, which would choose the loss of the model
+    inputs = {name: tensor for name, tensor in batch.items() if name != "labels"}
+    loss = translation_loss(
+        model(**inputs, use_cache=False).logits, batch["labels"], model.config, label_smoothing=plan.label_smoothing
+    )
+    optimizer.zero_grad()
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), plan.max_grad_norm)
+    optimizer.step()
+    return loss.item()
+
+
+def _batches(
+    rows: list[dict[str, list[int]]], config: DocMTConfig, plan: LearningPlan, seed: int
+) -> Iterator[dict[str, torch.Tensor]]:
+    """Batches without end, in an order of their own in each pass over the rows."""
+    collator = TranslationCollator(
+        required_token(config, "pad_token_id"),
+        required_token(config, "decoder_start_token_id"),
+        masks_decoder=config.has_intervals,
+    )
+    lengths = [max(len(row["input_ids"]), len(row["labels"])) for row in rows]
+    sampler = TokenBudgetBatchSampler(lengths, max_tokens=plan.batch_tokens, seed=seed)
+    for epoch in itertools.count():
+        sampler.set_epoch(epoch)
+        for indices in sampler:
+            yield collator([rows[index] for index in indices])

@@ -7,9 +7,9 @@ Tasks, for states h_i of a layer and a pair of positions (i, j):
 - `relative`: the signed distance i - j, from -K to K without 0; softmax(W_R z_ij).
 - `order`: 0 where i > j, 1 where i < j; softmax(W_O z_ij).
 
-Source: Li et al. (P-Transformer), on probing tasks. They do not say how two states become z_ij: here that is h_i - h_j,
-which fits the sizes of W_R and W_O, or with `combination="mlp"` tanh(W [h_i; h_j] + b). Without a bias, a map of
-differences tells which token stands first, but hardly how far apart two are, even from sinusoids themselves.
+Source: Li et al. (P-Transformer), on probing tasks. How two states become z_ij is ours: h_i - h_j, which fits W_R and
+W_O in size, or with `combination="mlp"` tanh(W [h_i; h_j] + b). Without a bias, a map of differences tells which token
+stands first, but hardly how far apart two are, even from sinusoids themselves.
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""A cipher over long documents: every word has one translation, neighbours change places, and words come back often."""
+"""A cipher over long documents: a word has one translation, neighbours change places, and words come back often."""
 
 import random
 from dataclasses import dataclass
@@ -19,6 +19,7 @@ class CipherTask:
 
     Args:
         vocabulary (`int`, *optional*, defaults to 32): Words of each language.
+        document_words (`int`, *optional*): Words that a document chooses from; by default all.
         sentences (`int`, *optional*, defaults to 4): Sentences of a document.
         min_words, max_words (`int`, *optional*, defaults to 4 and 8): Bounds of the length of a sentence.
         movers (`float`, *optional*, defaults to 0.3): Share of the source words that are movers.
@@ -26,6 +27,7 @@ class CipherTask:
     """
 
     vocabulary: int = 32
+    document_words: int | None = None
     sentences: int = 4
     min_words: int = 4
     max_words: int = 8
@@ -40,6 +42,11 @@ class CipherTask:
             raise ValueError(
                 "`vocabulary` must be at least 2 and `sentences` at least 1, got "
                 f"{self.vocabulary} and {self.sentences}."
+            )
+        if self.document_words is not None and not 1 <= self.document_words <= self.vocabulary:
+            raise ValueError(
+                "`document_words` must be at least 1 and at most `vocabulary`, got "
+                f"document_words={self.document_words} and vocabulary={self.vocabulary}."
             )
         if not 1 <= self.min_words <= self.max_words:
             raise ValueError(
@@ -80,8 +87,6 @@ class CipherTask:
     def document(self, split: str, index: int) -> SyntheticDocument:
         """Document `index` of a split."""
         rng = random.Random(f"cipher/{self.seed}/{split}/{index}")
-        words = list(self.lexicon)
-        source = [
-            rng.choices(words, k=rng.randint(self.min_words, self.max_words)) for _ in range(self.sentences)
-        ]
+        words = rng.sample(list(self.lexicon), self.document_words or self.vocabulary)
+        source = [rng.choices(words, k=rng.randint(self.min_words, self.max_words)) for _ in range(self.sentences)]
         return SyntheticDocument(source, [self.translate(sentence) for sentence in source])

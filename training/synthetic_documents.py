@@ -53,6 +53,8 @@ class SyntheticTask(Protocol):
     name: ClassVar[str]
     without_context: ClassVar[dict[str, float]]
 
+    def __hash__(self) -> int: ...
+
     def words(self) -> list[str]:
         """All words, of both sides."""
 

@@ -1,0 +1,130 @@
+"""Results of experiments on synthetic tasks: a file that grows by a run at a time, and tables."""
+
+import json
+import statistics
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from .learning_scores import WORDS
+from .measure import format_table
+from .results import portable_path, write_json_atomic
+from .synthetic_experiment import Run
+
+
+class RunFile:
+    """
+    Finished runs in a JSON file, which is written anew after each.
+
+    Args:
+        path (`str` or `Path`): The file; runs that are in it are kept.
+        task (`str`): Name of the task.
+
+    Raises:
+        `ValueError`: if the file is of another task, or something else.
+    """
+
+    def __init__(self, path: str | Path, task: str):
+        self.path = Path(path)
+        self.content: dict[str, Any] = {"kind": "synthetic", "task": task, "summary": [], "runs": []}
+        if self.path.exists():
+            self.content = json.loads(self.path.read_text(encoding="utf-8"))
+            found = self.content.get("kind"), self.content.get("task")
+            if found != ("synthetic", task):
+                raise ValueError(
+                    f"{portable_path(path)}: holds results of {found[0]!r} {found[1]!r}, not of 'synthetic' {task!r}. "
+                    "Name another `output`."
+                )
+
+    @property
+    def runs(self) -> list[dict[str, Any]]:
+        """Finished runs, in the order in which they were done."""
+        return self.content["runs"]
+
+    def has(self, run: Run) -> bool:
+        """
+        Whether a run is done.
+
+        Raises:
+            `ValueError`: if one of its name is, but by another recipe.
+        """
+        for done in self.runs:
+            if (done["setting"], done["system"], done["seed"]) != run.key:
+                continue
+            recipe = run.recipe()
+            if done["recipe"] != recipe:
+                differing = [name for name in recipe if done["recipe"].get(name) != recipe[name]]
+                raise ValueError(
+                    f"{portable_path(self.path)}: {run.key} was run with other options ({', '.join(differing)}). Name "
+                    "another `output`, or remove the runs that no longer count."
+                )
+            return True
+        return False
+
+    def add(self, run: Run, results: dict[str, Any], recipe: dict[str, Any]) -> None:
+        """
+        Keep a run.
+
+        Args:
+            run (`Run`): The run.
+            results (`dict`): What `learn` returned.
+            recipe (`dict`): What `run_info` says of this process.
+        """
+        setting, system, seed = run.key
+        entry = {"setting": setting, "system": system, "seed": seed, "recipe": run.recipe(), **results, "run": recipe}
+        self.runs.append(entry)
+        self.content["summary"] = summarize(self.runs)
+        write_json_atomic(self.path, self.content)
+
+
+def summarize(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """
+    One row a setting and system: mean, least and greatest accuracy over the seeds, in percent.
+
+    Accuracies are of the words after right translations (`words`), of translations (`translated`), and of each
+    phenomenon in both ways.
+    """
+    rows = []
+    for setting, system in dict.fromkeys((run["setting"], run["system"]) for run in runs):
+        same = [run for run in runs if (run["setting"], run["system"]) == (setting, system)]
+        row: dict[str, Any] = {"setting": setting, "system": system, "seeds": len(same)}
+        row["parameters"] = same[0]["parameters"]
+        row["cpu_seconds"] = round(statistics.mean(run["cpu_seconds"] for run in same), 1)
+        for name in same[0]["final"]["read"]:
+            row |= _spread(name, [run["final"]["read"].get(name, {}).get("accuracy") for run in same])
+        for name in same[0]["final"]["translated"]:
+            values = [run["final"]["translated"].get(name, {}).get("accuracy") for run in same]
+            row |= _spread(f"translated_{name}", values)
+        rows.append(row)
+    return rows
+
+
+def _spread(name: str, values: Iterable[float | None]) -> dict[str, Any]:
+    found = [100 * value for value in values if value is not None]
+    if not found:
+        return {}
+    return {name: round(statistics.mean(found), 1), f"{name}_range": [round(min(found), 1), round(max(found), 1)]}
+
+
+def summary_table(summary: list[dict[str, Any]]) -> str:
+    """The means of a summary as text."""
+    names = dict.fromkeys(name for row in summary for name, value in row.items() if not isinstance(value, list))
+    return format_table(summary, {name: name.replace("_", " ") for name in names})
+
+
+def distance_table(runs: list[dict[str, Any]]) -> str:
+    """Accuracy of each phenomenon by distance, in percent, mean over seeds; empty without phenomena."""
+    rows = []
+    for setting, system in dict.fromkeys((run["setting"], run["system"]) for run in runs):
+        same = [run["final"]["read"] for run in runs if (run["setting"], run["system"]) == (setting, system)]
+        for name in same[0]:
+            if name == WORDS:
+                continue
+            row: dict[str, Any] = {"setting": setting, "system": system, "phenomenon": name}
+            for distance in same[0][name]["by_distance"]:
+                values = [read.get(name, {}).get("by_distance", {}).get(distance, {}).get("accuracy") for read in same]
+                row |= {key: value for key, value in _spread(distance, values).items() if key == distance}
+            rows.append(row)
+    distances = sorted({key for row in rows for key in row if key.isdigit()}, key=int)
+    names = {"setting": "setting", "system": "system", "phenomenon": "phenomenon"}
+    return format_table(rows, names | {name: name for name in distances}) if rows else ""
