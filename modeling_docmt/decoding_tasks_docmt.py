@@ -47,35 +47,53 @@ def fit_sentences(
     """
     Exactly `count` translations from the generated sentences: missing ones are empty, surplus ones join the last.
 
+    An indexed separator says which sentence follows it, wherever the model puts it.
+
     Source: Herold and Ney (2023), on decoding without a fixed count; the repair is ours.
     """
-    fitted = []
+    slots: list[list[UnitTranslation]] = [[] for _ in range(count)]
     generated = 0
+    places = _places(sentences, request, config)
     for index, sentence in enumerate(sentences):
         rule = request.rules[min(index, len(request.rules) - 1)]
         generated += len(sentence.tokens)
         was_cut = sentence.closing_token is None or len(sentence.ids) >= rule.max_tokens
         if request.is_free:
             was_cut = was_cut or generated >= request.max_new_tokens
-        fitted.append(
-            UnitTranslation(
-                sentence.ids,
-                log_prob=sentence.log_prob or 0.0,
-                num_generated=len(sentence.tokens),
-                flag="hit_length_limit" if was_cut else None,
-            )
+        flag = "hit_length_limit" if was_cut else None
+        if places[index] != index:
+            flag = "joined"  # out of order
+        translation = UnitTranslation(
+            sentence.ids, log_prob=sentence.log_prob or 0.0, num_generated=len(sentence.tokens), flag=flag
         )
-    fitted += [UnitTranslation([], flag="missing")] * (count - len(fitted))
-    if len(fitted) > count:
-        surplus = fitted[count - 1 :]
-        joined = UnitTranslation(
-            ids=[token for translation in surplus for token in translation.ids],
-            log_prob=sum(translation.log_prob for translation in surplus),
-            num_generated=sum(translation.num_generated for translation in surplus),
-            flag="joined",
-        )
-        fitted = [*fitted[: count - 1], joined]
-    return fitted
+        slots[min(max(places[index], 0), count - 1)].append(translation)
+    return [_joined(slot) for slot in slots]
+
+
+def _places(
+    sentences: Sequence[GeneratedSentence], request: DecodingRequest, config: DocMTConfig
+) -> Sequence[int]:
+    """Which of the wanted sentences, from 0, each generated one is."""
+    if not (request.is_free and config.indexed_separators):
+        return range(len(sentences))
+    separators = config.separator_ids()
+    # number of the separator after which the first of them begins
+    first = required_token(config, "first_separator_token_id") + sum(t in separators for t in request.target_prefix)
+    closers = (sentence.closing_token for sentence in sentences[:-1])
+    return [0, *(token - first + 1 if token in separators else index for index, token in enumerate(closers, start=1))]
+
+
+def _joined(translations: list[UnitTranslation]) -> UnitTranslation:
+    if not translations:
+        return UnitTranslation([], flag="missing")
+    if len(translations) == 1:
+        return translations[0]
+    return UnitTranslation(
+        ids=[token for translation in translations for token in translation.ids],
+        log_prob=sum(translation.log_prob for translation in translations),
+        num_generated=sum(translation.num_generated for translation in translations),
+        flag="joined",
+    )
 
 
 def document_tasks(job: DocumentJob, config: DocMTConfig, options: DocumentOptions) -> list[DecodingTask]:
@@ -130,7 +148,7 @@ def window_task(
     prefix = target_prefix_ids([job.best(unit) for unit in range(window.first, given)], config, bod=window.bod)
     source = format_sequence(job.units[window.first : window.last], config, bod=window.bod)
     if options.decoding == "free":
-        request = _free_request(job, units, source, prefix, offset, config, options)
+        request = _free_request(job, units, source, prefix, config, options)
     else:
         rules = [
             unit_rule(
@@ -147,28 +165,23 @@ def _free_request(
     units: range,
     source: list[int],
     prefix: list[int],
-    offset: int,
     config: DocMTConfig,
     options: DocumentOptions,
 ) -> DecodingRequest:
-    """Any number of sentences: `<eos>` is free from the start, the total length is bounded."""
+    """Any number of sentences in any order: `<eos>` is free from the start, the total length is bounded."""
     if options.max_sentence_tokens is None:
         # 1.2 J + 10 N, as for each sentence
         longest = math.ceil(1.2 * sum(len(job.units[unit]) + 1 for unit in units) + 10 * len(units))
     else:
         longest = (options.max_sentence_tokens + 1) * len(units)
     eos = required_token(config, "eos_token_id")
-    closers: list[tuple[int, ...]]
+    separators = [required_token(config, "sep_token_id")]
     if config.indexed_separators:
-        separators = [separator_after(index, config) for index in range(offset, config.num_indexed_separators)]
-        closers = [*((eos, separator) for separator in separators), (eos,)]
-    else:
-        closers = [(eos, required_token(config, "sep_token_id"))]
-    rules = [
-        SentenceRule(closing_tokens=closing, min_tokens=min(options.min_sentence_tokens, longest), max_tokens=longest)
-        for closing in closers
-    ]
-    return DecodingRequest(source, prefix, rules, max_new_tokens=longest + 1, is_free=True)
+        separators = [separator_after(index, config) for index in range(config.num_indexed_separators)]
+    rule = SentenceRule(
+        closing_tokens=(eos, *separators), min_tokens=min(options.min_sentence_tokens, longest), max_tokens=longest
+    )
+    return DecodingRequest(source, prefix, [rule], max_new_tokens=longest + 1, is_free=True)
 
 
 def sequential_task(
