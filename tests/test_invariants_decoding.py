@@ -7,7 +7,7 @@ import torch
 from decoding_models import FIRST_WORD, MODES, SYSTEMS, batch, random_documents, tiny_model, translate
 
 from modeling_docmt import source_reader_docmt
-from modeling_docmt.formatting_docmt import Window, context_window, format_sequence, separator_after
+from modeling_docmt.formatting_docmt import Window, context_window, format_sequence
 from modeling_docmt.search_docmt import DocumentSearch
 
 
@@ -103,19 +103,25 @@ def test_a_beam_of_the_whole_vocabulary_finds_the_best_sentence_of_one_token(sys
     """
     model = tiny_model(system, closing_bias=0.0, max_part_tokens=None)
     document = [[FIRST_WORD, FIRST_WORD + 3], [FIRST_WORD + 7], [FIRST_WORD + 1] * 3]
-    # the sentences of one search are found by a beam of one sentence's choices only where each is searched by itself
+    # counted decoding searches all sentences at once, which are more choices than the beam has places
     document = document if decoding == "sequential" else document[:1]
+    # where the source ends with the sentence, both may end its translation
+    closers = (4, 3) if system == "concat-adj" and decoding == "sequential" else ()
     options = {"max_sentence_tokens": 1, "length_penalty": 1.0, "early_stopping": False}
     output = translate(model, [document], decoding=decoding, num_beams=model.config.vocab_size, **options)
     for index, sentence in enumerate(output.sentences[0]):
-        scores = scores_of_one_token(model, document, output.sentences[0][:index])
+        scores = scores_of_one_token(model, document, output.sentences[0][:index], closers)
         best = max(scores, key=lambda word: scores[word])
         assert sentence == [best]
         assert output.sentence_scores[0][index] == pytest.approx(scores[best], abs=1e-10)
 
 
-def scores_of_one_token(model, source: list, translated: list) -> dict[int, float]:
-    """Mean log-probability of each word and its closing token as the sentence behind those that are translated."""
+def scores_of_one_token(model, source: list, translated: list, closers: tuple) -> dict[int, float]:
+    """
+    Mean log-probability of each word and its closing token as the sentence behind those that are translated.
+
+    The best of `closers` closes it, or where there are none, the token that the format has in its place.
+    """
     config, index = model.config, len(translated)
     window = {
         "sentence": Window(index, index + 1, index),
@@ -137,8 +143,9 @@ def scores_of_one_token(model, source: list, translated: list) -> dict[int, floa
             decoder_input_ids=torch.tensor([[config.decoder_start_token_id, *row[: place + 1]] for row in rows]),
             use_cache=False,
         ).logits.log_softmax(-1)
+    closings = list(closers) or [rows[0][place + 1]]
     return {
-        word: (log_probs[i, place, word] + log_probs[i, place + 1, rows[i][place + 1]]).item() / 2
+        word: (log_probs[i, place, word] + log_probs[i, place + 1, closings].max()).item() / 2
         for i, word in enumerate(words)
     }
 

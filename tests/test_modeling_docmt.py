@@ -104,13 +104,20 @@ def test_no_query_sees_a_later_target_token(make_system, system):
     if model.config.knows_sentences:
         structure = {"decoder_input_ids": decoder_ids, "decoder_attention_mask": torch.ones_like(decoder_ids)}
     logits = model(**source, **structure, decoder_inputs_embeds=embeds).logits
-    for position in range(logits.shape[1]):
+    config, places = model.config, range(logits.shape[1])
+    for position in places:
         (gradient,) = torch.autograd.grad(logits[0, position].sum(), embeds, retain_graph=True)
         reached = gradient[0].abs().sum(-1) > 0
-        # the states of earlier sentences are held fixed in a recurrent decoder
-        stops = model.config.decoder_self_attention == "recurrent"
-        own = (sentences == sentences[position]).tolist() if stops else [True] * len(sentences)
-        assert reached.tolist() == [p <= position and own[p] for p in range(logits.shape[1])]
+        earlier = [p <= position for p in places]
+        if config.decoder_self_attention == "window":
+            # every layer reaches as far again
+            earlier = [
+                seen and position - p <= config.window * config.decoder_layers for p, seen in enumerate(earlier)
+            ]
+        elif config.decoder_self_attention == "recurrent":
+            # the states of earlier sentences are held fixed
+            earlier = [seen and bool(sentences[p] == sentences[position]) for p, seen in enumerate(earlier)]
+        assert reached.tolist() == earlier
 
 
 @pytest.mark.parametrize("system", ["sentence-level", "concat-adj", "concat-document"])

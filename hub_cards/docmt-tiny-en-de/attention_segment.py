@@ -101,4 +101,6 @@ class GatedFusion(nn.Module):
     def forward(self, local_states: torch.Tensor, global_states: torch.Tensor) -> torch.Tensor:
         """Two tensors of one shape `(..., d_model)` to a third."""
         share = torch.sigmoid(self.gate(torch.cat((local_states, global_states), dim=-1)))
-        return torch.lerp(local_states, global_states, share)
+        # under autocast products are less precise than the residual stream
+        dtype = local_states.dtype
+        return torch.lerp(local_states, global_states.to(dtype), share.to(dtype))
