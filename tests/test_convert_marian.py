@@ -1,5 +1,6 @@
 """A converted Marian model must be the same model: logits, greedy and beam-search translations, after saving too."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +10,7 @@ import torch
 from marian_models import LONGEST, VOCAB_SIZE, random_marian, write_opus_checkpoint
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, MarianConfig, MarianMTModel, MarianTokenizer
 
-from modeling_docmt import DocMTForConditionalGeneration, DocumentTranslationPipeline
+from modeling_docmt import SYSTEMS, DocMTForConditionalGeneration, DocumentTranslationPipeline
 from modeling_docmt.convert_marian import (
     DOCUMENT_TOKENS,
     convert_generation_config,
@@ -127,6 +128,22 @@ def test_saved_model_gives_the_same_logits(marian, tmp_path):
         logits = loaded(**source, decoder_input_ids=decoder_input_ids).logits
     assert torch.equal(logits, expected)
     assert loaded.generation_config.bad_words_ids == [[marian.config.pad_token_id]]
+
+
+@pytest.mark.parametrize("system", list(SYSTEMS))
+def test_every_system_starts_from_all_weights_of_a_marian_model(system):
+    # fails if a preset has other norms or no biases, or starts the decoder with another token than it is trained with
+    marian = random_marian()
+    model = convert_marian(marian, system=system)
+    weights = model.state_dict()
+    for name, weight in marian.state_dict().items():
+        if not re.search("embed_positions|embed_tokens|lm_head|shared|final_logits_bias|out_proj.weight", name):
+            assert torch.equal(weights[name], weight), name
+    config = model.config
+    start = config.sos_token_id if config.use_sos else marian.config.decoder_start_token_id
+    assert config.decoder_start_token_id == start and not config.normalize_before
+    ids = torch.tensor([[5, 6, config.sep_token_id, 7, config.eos_token_id]])
+    assert (model.generate(ids, max_sentence_tokens=3)[0] == config.sep_token_id).sum() == 1
 
 
 def test_other_systems_can_learn_the_separators():

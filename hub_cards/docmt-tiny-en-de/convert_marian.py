@@ -129,9 +129,16 @@ def convert_config(
         "mask_token_id": ids["<mask>"],
         "first_separator_token_id": ids["<sep1>"],
         "num_indexed_separators": NUM_INDEXED_SEPARATORS,
-        # positions are computed and have no end here, but the model has not seen more
-        "max_part_tokens": marian_config.max_position_embeddings,
+        # as the layers of a Marian model are
+        "normalize_before": False,
+        "decoder_attention_bias": True,
     }
+    preset = SYSTEMS.get(system, {})
+    if preset.get("use_sos"):
+        fields["decoder_start_token_id"] = ids["<sos>"]
+    if preset.get("max_part_tokens", 0) is not None:
+        # positions are computed and have no end here, but the model has not seen more
+        fields["max_part_tokens"] = marian_config.max_position_embeddings
     return DocMTConfig.from_system(system, **{**fields, **config_changes})
 
 

@@ -577,6 +577,10 @@ class DocMTDecoder(DocMTStack):
         return torch.stack([heads.project_source(encoder_hidden_states, positions) for heads in key_sets], dim=1)
 
 
+# the decoder has the table of the encoder, whether or not they share embeddings
+_ONE_RELATIVE_TABLE = {"decoder.relative_table.weight": "encoder.relative_table.weight"}
+
+
 class DocMTModel(DocMTPreTrainedModel):
     """Encoder and decoder without the output layer."""
 
@@ -591,10 +595,13 @@ class DocMTModel(DocMTPreTrainedModel):
         self.encoder = DocMTEncoder(config)
         self.decoder = DocMTDecoder(config)
         if config.relative_distances is not None:
-            # one table: the decoder has that of the encoder
-            tied = {"decoder.relative_table.weight": "encoder.relative_table.weight"}
-            self._tied_weights_keys = {**self._tied_weights_keys, **tied}
+            self._tied_weights_keys = {**self._tied_weights_keys, **_ONE_RELATIVE_TABLE}
         self.post_init()
+
+    def get_expanded_tied_weights_keys(self, all_submodels: bool = False) -> dict[str, str]:
+        """Parameters that are others, by name: embeddings as configured, and in any case the one table of distances."""
+        tied = super().get_expanded_tied_weights_keys(all_submodels)
+        return tied if self.config.relative_distances is None else {**tied, **_ONE_RELATIVE_TABLE}
 
     def get_input_embeddings(self) -> nn.Embedding:
         return self.shared
