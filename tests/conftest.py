@@ -60,6 +60,7 @@ def make_model(tokenizer) -> Callable:
     from modeling_docmt import SYSTEMS, DocMTConfig, DocMTForConditionalGeneration
 
     def make(system: str = "sentence-level", dtype: torch.dtype = torch.float32, seed: int = 0, **config_changes):
+        starts_with_sos = SYSTEMS[system].get("use_sos", False)
         settings = {
             "vocab_size": len(tokenizer),
             "d_model": 32,
@@ -72,7 +73,7 @@ def make_model(tokenizer) -> Callable:
             "pad_token_id": tokenizer.pad_token_id,
             "eos_token_id": tokenizer.eos_token_id,
             "bos_token_id": tokenizer.bos_token_id,
-            "decoder_start_token_id": tokenizer.sos_token_id if SYSTEMS[system].get("use_sos") else tokenizer.bos_token_id,
+            "decoder_start_token_id": tokenizer.sos_token_id if starts_with_sos else tokenizer.bos_token_id,
             "sep_token_id": tokenizer.sep_token_id,
             "bod_token_id": tokenizer.bod_token_id,
             "sos_token_id": tokenizer.sos_token_id,

@@ -26,7 +26,7 @@ def test_unknown_system_is_refused_with_the_choices():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"cross_attention": "windowed"}, "`cross_attention` must be one of 'dense', 'window', 'sentence', got 'windowed'"),
+        ({"cross_attention": "windowed"}, "one of 'dense', 'window', 'sentence', got 'windowed'"),
         ({"d_model": 500, "encoder_attention_heads": 8}, "d_model=500 and encoder_attention_heads=8"),
         ({"context_sentences": 2}, "sequence_format='sentence'"),
         ({"context_sentences": -1}, "0 or more, got -1"),
@@ -36,7 +36,10 @@ def test_unknown_system_is_refused_with_the_choices():
         ({"indexed_separators": True, "first_separator_token_id": None}, "`first_separator_token_id` is needed"),
         ({"sequence_format": "document", "sep_token_id": None}, "`sep_token_id` is needed"),
         ({"default_decoding": "beam"}, "`default_decoding`"),
-        ({"cross_attention": "long_short_term"}, "`cross_attention` must be one of 'dense', 'window', 'sentence', got"),
+        (
+            {"cross_attention": "long_short_term"},
+            "`cross_attention` must be one of 'dense', 'window', 'sentence', got",
+        ),
         ({"encoder_self_attention": "window"}, "`window_size` must be 0 or more for window attention, got None"),
         ({"cross_attention": "window", "window_size": -1}, "`window_size` must be 0 or more .* got -1"),
         ({"position_encoding": "relative"}, "belongs to windows.*got 'dense' and 'dense'"),
