@@ -599,7 +599,7 @@ class DocMTModel(DocMTPreTrainedModel):
         self.post_init()
 
     def get_expanded_tied_weights_keys(self, all_submodels: bool = False) -> dict[str, str]:
-        """Parameters that are others, by name: embeddings as configured, and in any case the one table of distances."""
+        """Parameters that are others, by name: embeddings as configured, and always the one table of distances."""
         tied = super().get_expanded_tied_weights_keys(all_submodels)
         return tied if self.config.relative_distances is None else {**tied, **_ONE_RELATIVE_TABLE}
 
