@@ -11,6 +11,15 @@ if parse(transformers.__version__) < parse("5.24"):
 from transformers.configuration_utils import PreTrainedConfig  # noqa: E402
 
 
+# parts of documents as the P-Transformer paper and those it compares with have them, and its separators
+_SUB_DOCUMENTS = {
+    "sequence_format": "document",
+    "max_part_tokens": 512,
+    "part_splitting": "greedy",
+    "default_decoding": "counted",
+}
+_NUMBERED_SENTENCES = {"use_sos": True, "decoder_start_token_id": 6, "indexed_separators": True}
+
 # One row a system of the literature: only what differs from the defaults of `DocMTConfig`. A new system is a new row,
 # plus the attention kind, position kind or format that it names.
 SYSTEMS: dict[str, dict] = {
@@ -34,23 +43,15 @@ SYSTEMS: dict[str, dict] = {
         "position_encoding": "relative",
     },
     "p-transformer": {
-        "sequence_format": "document",
-        "use_sos": True,
-        "decoder_start_token_id": 6,
-        "indexed_separators": True,
-        "max_part_tokens": 512,
-        "part_splitting": "greedy",
-        "default_decoding": "counted",
+        **_SUB_DOCUMENTS,
+        **_NUMBERED_SENTENCES,
         "position_aware_encoder": True,
         "position_aware_decoder": True,
         "position_aware_cross": True,
         "relative_distances": 512,
     },
     "g-transformer": {
-        "sequence_format": "document",
-        "max_part_tokens": 512,
-        "part_splitting": "greedy",
-        "default_decoding": "counted",
+        **_SUB_DOCUMENTS,
         "encoder_self_attention": "sentence",
         "decoder_self_attention": "sentence",
         "cross_attention": "sentence",
@@ -72,16 +73,7 @@ SYSTEMS: dict[str, dict] = {
         "segment_embeddings": 20,
         "global_block": "full",
     },
-    "mr-doc2doc": {
-        "sequence_format": "document",
-        "use_sos": True,
-        "decoder_start_token_id": 6,
-        "indexed_separators": True,
-        "max_part_tokens": 512,
-        "part_splitting": "greedy",
-        "default_decoding": "counted",
-        "training_resolutions": "multi",
-    },
+    "mr-doc2doc": {**_SUB_DOCUMENTS, **_NUMBERED_SENTENCES, "training_resolutions": "multi"},
 }
 
 ATTENTION_KINDS = ("dense", "window", "sentence", "long_short_term", "recurrent")
