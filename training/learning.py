@@ -31,7 +31,7 @@ class LearningPlan:
     Args:
         updates (`int`): Steps of AdamW.
         batch_tokens (`int`): Tokens of the longer side in a batch, padding included.
-        learning_rate (`float`): Peak; the rate rises over `warmup_updates` and then falls as `1 / sqrt(updates)`.
+        learning_rate (`float`): Peak; the rate rises over `warmup_updates` and then falls to 0, both in a line.
         warmup_updates (`int`): Updates up to the peak.
         max_grad_norm (`float`): Larger gradients are scaled down to this norm.
         label_smoothing (`float`): Of the loss.
@@ -43,7 +43,7 @@ class LearningPlan:
 
     updates: int = 1000
     batch_tokens: int = 1024
-    learning_rate: float = 2e-3
+    learning_rate: float = 4e-3
     warmup_updates: int = 100
     max_grad_norm: float = 1.0
     label_smoothing: float = 0.0
@@ -57,6 +57,8 @@ class LearningPlan:
             least = 0 if name == "label_smoothing" else 1e-12 if name in ("learning_rate", "max_grad_norm") else 1
             if value < least:
                 raise ValueError(f"`{name}` must be {'0 or more' if least == 0 else 'positive'}, got {value}.")
+        if self.warmup_updates > self.updates:
+            raise ValueError(f"`warmup_updates` are some of `updates`, got {self.warmup_updates} and {self.updates}.")
         if self.decoded_documents > self.evaluation_documents:
             raise ValueError(
                 "`decoded_documents` are the first of `evaluation_documents`, got "
@@ -65,7 +67,9 @@ class LearningPlan:
 
     def rate(self, update: int) -> float:
         """Learning rate of an update, from 1."""
-        return self.learning_rate * min(update / self.warmup_updates, (self.warmup_updates / update) ** 0.5)
+        rising = update / self.warmup_updates
+        falling = (self.updates + 1 - update) / max(self.updates + 1 - self.warmup_updates, 1)
+        return self.learning_rate * min(rising, falling)
 
 
 def learn(

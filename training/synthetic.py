@@ -98,11 +98,12 @@ def run(args: RunArguments, argv: Sequence[str]) -> dict[str, Any]:
     done = len(wanted) - len(missing)
     if done:
         logger.warning(f"{done} of {len(wanted)} runs are in {experiment.output} already.")
+    recipe = run_info(argv)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # more would sum in another order
     try:
         for one in tqdm(missing[: args.most_runs], desc="runs", disable=None):
-            results.add(one, _learn(one), run_info(argv))
+            results.add(one, _learn(one), recipe)
             final = results.runs[-1]["final"]
             words = {name: 100 * final[name]["words"]["accuracy"] for name in ("read", "translated")}
             tqdm.write(f"{one.key}: {words['read']:.1f} % of the words, translating {words['translated']:.1f} %")

@@ -1,0 +1,372 @@
+import json
+from collections import Counter, defaultdict
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from modeling_docmt import DocMTConfig, DocMTForConditionalGeneration
+from modeling_docmt.configuration_docmt import SYSTEMS
+from training.documents import read_documents
+from training.learning import LearningPlan, learn
+from training.learning_scores import Examination
+from training.synthetic import main
+from training.synthetic_cipher import CipherTask
+from training.synthetic_discourse import GREETINGS, PRONOUNS, RELATIVES, DiscourseTask
+from training.synthetic_documents import WordVocabulary, as_record, make_documents
+from training.synthetic_experiment import Experiment
+from training.synthetic_report import RunFile, summarize
+
+
+TASKS = [CipherTask(sentences=6), DiscourseTask()]
+TINY = {
+    "d_model": 16,
+    "encoder_layers": 1,
+    "decoder_layers": 1,
+    "encoder_attention_heads": 2,
+    "decoder_attention_heads": 2,
+    "encoder_ffn_dim": 16,
+    "decoder_ffn_dim": 16,
+    "dropout": 0.0,
+    "max_part_tokens": None,
+}
+
+
+def tiny_config(system: str, vocabulary: WordVocabulary, **changes) -> DocMTConfig:
+    return DocMTConfig.from_system(system, **{**TINY, **vocabulary.config_fields(), **changes})
+
+
+# tasks
+
+
+@pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
+def test_documents_depend_on_seed_split_and_index_alone(task):
+    first = list(make_documents(task, "train", 5))
+    assert first == list(make_documents(replace(task), "train", 8))[:5]
+    assert first != list(make_documents(replace(task, seed=1), "train", 5))
+    assert first != list(make_documents(task, "evaluation", 5))
+    assert len({str(document) for document in first}) == 5
+
+
+@pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
+def test_sentences_match_and_all_words_are_known(task):
+    words = set(task.words())
+    for document in make_documents(task, "train", 50):
+        assert len(document.source) == len(document.target) == task.sentences
+        assert [len(s) for s in document.source] == [len(t) for t in document.target]
+        assert words.issuperset(word for side in (document.source, document.target) for s in side for word in s)
+
+
+def test_a_cipher_is_a_permutation_with_neighbours_that_change_places():
+    """Fails if a mover that has moved moves on."""
+    task = CipherTask(vocabulary=20, movers=0.3)
+    assert len(set(task.lexicon.values())) == 20 and len(task.moving) == 6
+    mover, *others = *sorted(task.moving)[:1], *[word for word in task.lexicon if word not in task.moving]
+    a, b = others[:2]
+    translations = {word: task.lexicon[word] for word in (mover, a, b)}
+    for source, order in (
+        ([mover, a, b], [a, mover, b]),
+        ([a, mover], [a, mover]),
+        ([mover, mover, a], [mover, a, mover]),
+        ([mover, a, mover, b], [a, mover, b, mover]),
+    ):
+        assert task.translate(source) == [translations[word] for word in order]
+
+
+def test_words_of_a_cipher_come_back_within_a_document():
+    document = CipherTask(vocabulary=64, document_words=12, sentences=16).document("train", 0)
+    counts = Counter(word for sentence in document.source for word in sentence)
+    assert len(counts) <= 12 and min(counts.values()) > 1
+
+
+def test_answers_of_discourse_follow_from_the_sentences_before():
+    """Solves each question from the source alone; fails if, say, a second noun stands before a pronoun."""
+    task = DiscourseTask()
+    seen = Counter()
+    for document in make_documents(task, "train", 200):
+        for mark in document.marks:
+            at = mark.sentence - mark.distance
+            before = document.source[: mark.sentence + (mark.phenomenon == "control")]
+            answer = document.target[mark.sentence][mark.word]
+            word = document.source[mark.sentence][mark.word]
+            if mark.phenomenon in ("pronoun", "control"):
+                index, noun = [(i, w) for i, s in enumerate(before) for w in s if w in task.genders][-1]
+                expected = (PRONOUNS if mark.phenomenon == "pronoun" else RELATIVES)[task.genders[noun]]
+            elif mark.phenomenon == "formality":
+                index, expected = 0, next(GREETINGS[w][1] for w in document.source[0] if w in GREETINGS)
+            else:
+                index = next(i for i, s in enumerate(before) if word in s)
+                expected = word.capitalize() + ("a" if "law" in document.source[index] else "b")
+            assert (index, expected) == (at, answer)
+            seen[mark.phenomenon] += 1
+    assert set(seen) == set(task.without_context)
+
+
+def test_distances_are_those_asked_for():
+    task = DiscourseTask(sentences=8, distances=[2, 6])
+    found = defaultdict(Counter)
+    for document in make_documents(task, "train", 300):
+        for mark in document.marks:
+            found[mark.phenomenon][mark.distance] += 1
+    assert {name: set(counts) for name, counts in found.items()} == {
+        "pronoun": {2, 6},
+        "formality": {2, 6},
+        "term": {2, 6},
+        "control": {0},
+    }
+    for name in ("formality", "term"):
+        assert 0.6 < found[name][2] / found[name][6] < 1.7
+
+
+def test_the_same_sentence_needs_different_answers_but_for_the_control():
+    """With hardly a word besides, sentences repeat; fails if a noun shows its gender, or a control stands without it."""
+    answers: dict[str, dict] = defaultdict(lambda: defaultdict(Counter))
+    for document in make_documents(DiscourseTask(fillers=1, nouns=6, terms=2), "train", 1500):
+        for mark in document.marks:
+            sentence = document.source[mark.sentence]
+            question = (tuple(sorted(sentence)), sentence[mark.word])
+            answers[mark.phenomenon][question][document.target[mark.sentence][mark.word]] += 1
+    for phenomenon, best in DiscourseTask.without_context.items():
+        often = [counts for counts in answers[phenomenon].values() if counts.total() >= 100]
+        assert often
+        for counts in often:
+            assert len(counts) == round(1 / best)
+            assert max(counts.values()) / counts.total() < best + 0.12
+
+
+def test_bad_options_are_refused():
+    with pytest.raises(ValueError, match="`distances` must lie between 1 and `sentences` - 1"):
+        DiscourseTask(sentences=5, distances=[5])
+    with pytest.raises(ValueError, match="`document_words` must be at least 1 and at most `vocabulary`"):
+        CipherTask(vocabulary=8, document_words=9)
+    with pytest.raises(ValueError, match="must differ"):
+        WordVocabulary(["a", "a"])
+    with pytest.raises(ValueError, match="`updates` must be positive, got 0"):
+        LearningPlan(updates=0)
+    with pytest.raises(ValueError, match="`warmup_updates` are some of `updates`, got 100 and 50"):
+        LearningPlan(updates=50)
+
+
+def test_written_documents_are_records_of_the_project(tmp_path, capsys):
+    path = tmp_path / "cipher.jsonl.gz"
+    main(
+        [
+            "write",
+            "--task",
+            "cipher",
+            "--options",
+            "sentences=3",
+            "vocabulary=9",
+            "--count",
+            "4",
+            "--output",
+            str(path),
+        ]
+    )
+    task = CipherTask(sentences=3, vocabulary=9)
+    expected = [as_record(d, f"cipher-train-{i}") for i, d in enumerate(make_documents(task, "train", 4))]
+    assert list(read_documents(path)) == expected
+    with pytest.raises(ValueError, match="Did you mean `sentences`"):
+        main(["write", "--task", "cipher", "--options", "sentence=3", "--output", str(path)])
+
+
+# examination
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_every_word_and_mark_is_asked_once_whatever_the_sequences(system):
+    """Fails if context sentences of a window count, or all resolutions of a document do."""
+    task = DiscourseTask(sentences=5, distances=[1, 3])
+    documents = list(make_documents(task, "evaluation", 4))
+    vocabulary = WordVocabulary(task.words())
+    config = tiny_config(system, vocabulary)
+    scores = Examination(documents, vocabulary, config).read(DocMTForConditionalGeneration(config)).in_detail()
+    expected = Counter(mark.phenomenon for document in documents for mark in document.marks)
+    expected["words"] = sum(len(sentence) for document in documents for sentence in document.target)
+    assert {name: entry["count"] for name, entry in scores.items()} == dict(expected)
+
+
+class Oracle(DocMTForConditionalGeneration):
+    """Knows the word-by-word translation; `wrong` is a target word that it never says."""
+
+    def __init__(self, config, table: dict[int, int], wrong: int):
+        super().__init__(config)
+        self.table, self.wrong = table, wrong
+
+    def forward(self, input_ids=None, decoder_input_ids=None, **kwargs):
+        logits = torch.zeros(*decoder_input_ids.shape, self.config.vocab_size)
+        for row, ids in enumerate(input_ids.tolist()):
+            answers = [self.table.get(token, token) for token in ids][: logits.shape[1]]
+            logits[row, torch.arange(len(answers)), torch.tensor(answers)] = 1.0
+        logits[..., self.wrong] = -1.0
+        return type("Output", (), {"logits": logits})()
+
+    def generate(self, input_ids, **kwargs):
+        rows = [[self.table.get(token, token) for token in ids] for ids in input_ids.tolist()]
+        sentences = [[[t for t in part if t != self.wrong] for part in _cut(row, self.config)] for row in rows]
+        status = [["ok"] * len(document) for document in sentences]
+        return type("Output", (), {"sentences": sentences, "sentence_status": status})()
+
+
+def _cut(ids: list[int], config: DocMTConfig) -> list[list[int]]:
+    sentences: list[list[int]] = [[]]
+    for token in ids:
+        if token == config.sep_token_id:
+            sentences.append([])
+        elif token not in (config.eos_token_id, config.pad_token_id):
+            sentences[-1].append(token)
+    return sentences
+
+
+def test_right_words_are_counted_as_right_and_wrong_ones_as_wrong():
+    """Fails if labels are compared a place off."""
+    task = CipherTask(sentences=3, movers=0.0, vocabulary=8, min_words=3, max_words=3)
+    documents = list(make_documents(task, "evaluation", 6))
+    vocabulary = WordVocabulary(task.words())
+    config = tiny_config("concat-document", vocabulary)
+    ids = {word: vocabulary.encode([[word]])[0][0] for word in task.words()}
+    table = {ids[source]: ids[target] for source, target in task.lexicon.items()}
+    wrong = task.lexicon["s0"]
+    examination = Examination(documents, vocabulary, config)
+    model = Oracle(config, table, ids[wrong])
+    words = [word for document in documents for sentence in document.target for word in sentence]
+    accuracy = round(1 - words.count(wrong) / len(words), 4)
+    assert 0.5 < accuracy < 1
+    assert examination.read(model).in_detail() == {"words": {"count": len(words), "accuracy": accuracy}}
+    translated = examination.translate(model, 6)
+    whole = [wrong not in sentence for document in documents for sentence in document.target]
+    assert translated["sentences"] == {
+        "count": 18,
+        "accuracy": round(sum(whole) / 18, 4),
+        "status": {"ok": 18},
+    }
+    assert translated["words"]["accuracy"] <= accuracy
+
+
+# experiments
+
+
+def test_the_learning_rate_rises_to_its_peak_and_falls_to_nothing():
+    plan = LearningPlan(updates=10, warmup_updates=4, learning_rate=0.7)
+    rates = [plan.rate(update) for update in range(1, 11)]
+    assert rates == pytest.approx([0.175, 0.35, 0.525, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1])
+
+
+def test_learning_is_deterministic_and_its_curve_goes_down():
+    task = CipherTask(vocabulary=4, sentences=1, movers=0.0, min_words=2, max_words=2)
+    vocabulary = WordVocabulary(task.words(), indexed_separators=1)
+    plan = LearningPlan(
+        updates=40, warmup_updates=5, evaluate_every=20, batch_tokens=96, learning_rate=0.01, decoded_documents=1
+    )
+    documents = list(make_documents(task, "train", 200)), list(make_documents(task, "evaluation", 64))
+    first, second = (
+        learn(tiny_config("sentence-level", vocabulary), plan, vocabulary, *documents, seed=1) for _ in range(2)
+    )
+    assert first["curve"] == second["curve"] and first["final"] == second["final"]
+    assert [point["updates"] for point in first["curve"]] == [20, 40]
+    assert first["curve"][1]["loss"] < first["curve"][0]["loss"] < 4
+    assert 30 * 96 < first["target_tokens"] <= 40 * 96  # the last batch of a pass may be smaller
+
+
+EXPERIMENT = """
+task: discourse
+output: {folder}/results.json
+seeds: [1]
+data: {{sentences: 4, distances: [1, 2]}}
+settings:
+  short:
+  long: {{sentences: 6}}
+systems:
+  sentence-level:
+  pairs: {{system: concat-adj, context_sentences: 1}}
+model: {model}
+training: {{updates: 2, warmup_updates: 1, evaluate_every: 1, batch_tokens: 64, training_words: 100, evaluation_documents: 4,
+  decoded_documents: 1}}
+"""
+
+
+@pytest.fixture
+def experiment(tmp_path):
+    path = tmp_path / "experiment.yaml"
+    path.write_text(EXPERIMENT.format(folder=tmp_path, model=json.dumps(TINY)))
+    return path
+
+
+def test_an_experiment_in_pieces_is_the_experiment(experiment, tmp_path, capsys):
+    """Fails if a finished run is done again, or forgotten."""
+    output = tmp_path / "results.json"
+    main(["run", str(experiment), "--settings", "long", "--most_runs", "1"])
+    first = json.loads(output.read_text())["runs"]
+    assert [(run["setting"], run["system"]) for run in first] == [("long", "sentence-level")]
+    main(["run", str(experiment), "--plot", str(tmp_path / "curves.png")])
+    results = json.loads(output.read_text())
+    assert results["runs"][:1] == first
+    keys = {(run["setting"], run["system"], run["seed"]) for run in results["runs"]}
+    assert len(results["runs"]) == len(keys) == 4
+    for run in results["runs"]:
+        assert {"parameters", "updates", "target_tokens", "seconds", "cpu_seconds", "curve", "final", "run"} < set(run)
+        assert [point["updates"] for point in run["curve"]] == [1, 2]
+        assert set(run["final"]["read"]["pronoun"]) == {"count", "accuracy", "by_distance"}
+        assert run["recipe"]["data"]["seed"] == run["seed"]
+    assert [(row["setting"], row["system"], row["seeds"]) for row in results["summary"]] == [
+        ("long", "sentence-level", 1),
+        ("short", "sentence-level", 1),
+        ("short", "pairs", 1),
+        ("long", "pairs", 1),
+    ]
+    assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
+    assert "pairs" in capsys.readouterr().out
+
+
+def test_results_of_other_options_are_not_mixed(experiment, tmp_path):
+    main(["run", str(experiment), "--most_runs", "1"])
+    experiment.write_text(experiment.read_text().replace("updates: 2", "updates: 1"))
+    with pytest.raises(ValueError, match=r"results.json: .* was run with other options \(training\)"):
+        main(["run", str(experiment), "--most_runs", "1"])
+    (tmp_path / "results.json").write_text('{"kind": "training"}')
+    with pytest.raises(ValueError, match="Name another `output`"):
+        RunFile(tmp_path / "results.json", "discourse")
+
+
+def test_mistakes_in_an_experiment_are_found_before_the_first_run(experiment, tmp_path):
+    text = experiment.read_text()
+    for right, wrong, message in (
+        ("task: discourse", "task: cypher", "task must be one of 'cipher', 'discourse', got 'cypher'"),
+        ("context_sentences: 1", "context_sentence: 1", "Did you mean `context_sentences`"),
+        ("context_sentences: 1", "context_sentences: -1", "`context_sentences` must be 0 or more"),
+        ("system: concat-adj", "system: concat", "system of `pairs` must be one of"),
+        ("evaluate_every", "evaluate", "training: there is no option `evaluate`"),
+        ("seeds: [1]", "seeds: []", "at least one"),
+        ("output:", "outputs:", "Did you mean `output`"),
+    ):
+        experiment.write_text(text.replace(right, wrong))
+        with pytest.raises(ValueError, match=message):
+            main(["run", str(experiment)])
+    assert not (tmp_path / "results.json").exists()
+    experiment.write_text(text)
+    with pytest.raises(ValueError, match="`systems` must be of the experiment"):
+        main(["run", str(experiment), "--systems", "window-attn"])
+
+
+@pytest.mark.parametrize("name", ["cipher", "discourse"])
+def test_experiments_of_the_repository_are_valid(name):
+    experiment = Experiment.from_file(Path(__file__).parent.parent / "training" / "configs" / f"synthetic.{name}.yaml")
+    assert experiment.task == name and len(experiment.seeds) == 3
+
+
+def test_summaries_are_means_and_ranges_in_percent():
+    def run(accuracy):
+        entry = {"words": {"count": 2, "accuracy": accuracy}}
+        final = {"read": entry, "translated": entry}
+        return {"setting": "a", "system": "b", "parameters": 7, "cpu_seconds": 1.0, "final": final}
+
+    (row,) = summarize([run(0.5), run(1.0)])
+    assert (row["words"], row["words_range"], row["translated_words"], row["seeds"]) == (75.0, [50.0, 100.0], 75.0, 2)
+
+
+def test_the_first_argument_is_a_command(capsys):
+    for argv in ([], ["learn"]):
+        with pytest.raises(SystemExit):
+            main(argv)
+    assert "training.synthetic write" in capsys.readouterr().out
