@@ -41,12 +41,15 @@ def score_section(model_name: str, evaluations: Sequence[Json]) -> Json:
 
 
 def _score(score: Json | None) -> str:
-    return "" if score is None else f"{score['score']:.1f}"
+    # a measure of what does not occur has no value
+    return "" if score is None or score["score"] is None else f"{score['score']:.1f}"
 
 
 def _differences(test_set: str, baseline: str, result: Json) -> list[list[str]]:
     rows = []
     for measure, found in result.get("bootstrap", {}).get("measures", {}).items():
+        if found["interval"] is None or found["p_value"] is None:
+            continue  # nothing to count in one of the two
         low, high = found["interval"]
         numbers = [f"{found['difference']:+.2f}", f"{low:+.2f} to {high:+.2f}", f"{found['p_value']:.3f}"]
         rows.append([test_set, NAMES_OF_SYSTEMS.get(baseline, baseline), measure, *numbers])

@@ -87,6 +87,79 @@ def test_second_system_is_compared_by_name(test_set, reference_lines, tmp_path, 
     assert baselines["worse"]["bootstrap"]["resamples"] == 50
 
 
+def test_discourse_measures_are_computed_where_they_are_asked_for(test_set, reference_lines, tmp_path, capsys):
+    output = tmp_path / "toy.json"
+    options = ["--hypotheses", str(reference_lines), "--data", str(test_set), "--output", str(output)]
+    main([*options, "--measures", "s-BLEU", "--resamples", "20"])
+    (entry,) = json.loads(output.read_text(encoding="utf-8"))["test_sets"]
+    assert list(entry["scores"]) == ["s-BLEU"]
+    capsys.readouterr()
+
+    measures = ["pronoun-F1", "formality-F1", "lexical-consistency", "TER"]
+    main([*options, "--measures", *measures, "--tagger", "none", "--baseline", "copy", "--resamples", "20"])
+    (entry,) = json.loads(output.read_text(encoding="utf-8"))["test_sets"]
+    assert list(entry["scores"]) == list(entry["intervals"]["measures"]) == measures
+    assert list(entry["baselines"]["copy"]["bootstrap"]["measures"]) == measures
+    assert entry["scores"]["pronoun-F1"]["score"] == 100
+    assert "tagger:none" in entry["scores"]["pronoun-F1"]["signature"]
+    assert entry["scores"]["lexical-consistency"] == {
+        **entry["scores"]["lexical-consistency"],
+        **entry["baselines"]["copy"]["scores"]["lexical-consistency"]["reference"],
+    }
+    table = capsys.readouterr().out
+    assert "pronoun-F1 of perfect.de: P 100.00, R 100.00; masculine" in table
+    assert "pronoun-F1 less copy: +100.00" in table
+    assert "terms; 100.00 of the" in table
+
+
+def test_undefined_scores_are_shown_as_such(tmp_path, capsys):
+    """Fails if nothing to count is formatted as a number."""
+    records = [
+        {"id": name, "src_lang": "en", "tgt_lang": "de", "src": ["No."], "tgt": ["Nein."]} for name in ("a", "b")
+    ]
+    path = str(write_records(tmp_path / "records.jsonl", records))
+    options = ["--tagger", "none", "--baseline", "copy", "--resamples", "5"]
+    main(["--hypotheses", path, "--data", path, "--measures", "pronoun-F1", "lexical-consistency", *options])
+    table = capsys.readouterr().out
+    assert ["records.jsonl", "-", "-"] in [line.split() for line in table.splitlines()]
+    assert "pronoun-F1 less copy: nothing to count" in table
+
+
+def test_labelled_test_set_is_scored_with_tcp(tmp_path, capsys):
+    records = [
+        {
+            **{"id": phenomenon, "src_lang": "zh", "tgt_lang": "en", "src": ["他走了。"], "tgt": ["He left."]},
+            **{
+                "phenomenon": phenomenon,
+                "tgt_tok": "He left .",
+                "labels": [{"pos": 1, "candidates": ["left", "went"]}],
+            },
+        }
+        for phenomenon in ("tense", "conjunction", "pronoun")
+    ]
+    data = write_records(tmp_path / "tcp.jsonl", records)
+    hypotheses = [{"id": record["id"], "tgt": ["He went."]} for record in records]
+    arguments = ["--hypotheses", str(write_records(tmp_path / "h.jsonl", hypotheses)), "--data", str(data)]
+    main([*arguments, "--measures", "TCP", "PT", "--resamples", "0"])
+    assert "TCP of h.jsonl: TC 100.00 (1); CP 100.00 (1); PT 100.00 (1)" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("changes", "measure", "message"),
+    [
+        ({}, "TCP", "other.jsonl: document 'a' has no `phenomenon`: TCP, TC, CP, PT need the labelled test set"),
+        ({"tgt_lang": "fr"}, "formality-F1", "other.jsonl: formality-F1 is defined for English .*target_lang='fr'"),
+        ({"src_lang": "zh"}, "pronoun-F1", "other.jsonl: pronoun-F1 is defined for English .*source_lang='zh'"),
+        ({"tgt_lang": "ja"}, "lexical-consistency", "other.jsonl: .*between blanks, which target_lang='ja'"),
+    ],
+)
+def test_measures_that_do_not_fit_are_refused_before_the_model_is_loaded(tmp_path, changes, measure, message):
+    record = {"id": "a", "src_lang": "en", "tgt_lang": "de", "src": ["No."], "tgt": ["Nein."], **changes}
+    path = write_records(tmp_path / "other.jsonl", [record])
+    with pytest.raises(SystemExit, match=message):
+        main(["--model", str(tmp_path / "none"), "--data", str(path), "--measures", measure, "--tagger", "none"])
+
+
 def test_records_are_matched_by_id_in_any_order(test_set, tmp_path, toy_documents):
     shuffled = [{"id": record["id"], "tgt": record["tgt"]} for record in reversed(toy_documents)]
     path = write_records(tmp_path / "hypotheses.jsonl", shuffled)
@@ -173,7 +246,8 @@ def test_faulty_hypothesis_file_names_the_place(test_set, tmp_path, line, messag
         ({"model": "m", "hypotheses": ["h"]}, "either `--model` or `--hypotheses`"),
         ({"hypotheses": ["a", "b"]}, "names 2 files for 1 test sets"),
         ({"model": "m", "baseline": "source"}, "`--baseline` must be 'copy', got 'source'"),
-        ({"model": "m", "measures": ["BLEU"]}, "got 'BLEU'"),
+        ({"model": "m", "measures": ["BLEU"]}, "TER, pronoun-F1, .*, got 'BLEU'"),
+        ({"model": "m", "tagger": "stanza"}, "`--tagger` must be one of hanta, spacy, none, got 'stanza'"),
         ({"model": "m", "num_beams": 0}, "`--num_beams` must be 1 or more, got 0"),
         ({"model": "m", "max_documents": 0}, "`--max_documents` must be 1 or more, got 0"),
         ({"model": "m", "data": ["a/t.jsonl", "b/t.jsonl.gz"]}, "two test sets alike"),

@@ -6,7 +6,15 @@ import json
 import pytest
 import sacrebleu
 
-from training.metrics import MEASURES, bleu_tokenizer, build_metric, check_counts, metric_lines, score_documents
+from training.metrics import (
+    MEASURES,
+    bleu_tokenizer,
+    build_metric,
+    check_counts,
+    check_sources,
+    metric_lines,
+    score_documents,
+)
 
 
 HYPOTHESES = [["The cat sat on the mat .", "It was very tired ."], ["Who rings the bell at night ?"]]
@@ -116,6 +124,15 @@ def test_wrong_document_count_names_both_counts():
 def test_a_document_that_is_a_string_is_refused():
     with pytest.raises(TypeError, match="`hypotheses` must hold a list of sentences for each document"):
         score_documents(["abc"], [["a", "b", "c"]])
+    with pytest.raises(TypeError, match="`sources` must hold a list of sentences for each document"):
+        check_sources(["abc"], [["a", "b", "c"]])
+
+
+def test_wrong_counts_of_the_source_name_document_and_counts():
+    with pytest.raises(ValueError, match="1 source documents and 2 reference documents"):
+        check_sources([["a"]], [["a"], ["b"]])
+    with pytest.raises(ValueError, match="document 'x' has 2 source sentences and 1 reference sentences"):
+        check_sources([["a", "b"]], [["a"]], names=["x"])
 
 
 @pytest.mark.parametrize("documents", [[], [[]], [[], []]])

@@ -5,8 +5,9 @@ How much of its attention a model pays to the aligned source sentence, layer by 
 
 For each query of the decoder, the weights of cross-attention on the source sentence that it translates are summed;
 the share is their mean over heads, layers and queries, separators included, in percent (Herold and Ney 2023, table 1).
-The model reads its own translation. Where that has another number of sentences than the source, it reads the
-reference, and the result counts those documents. Of a context window, queries of the current sentence count alone.
+In a layer with a gate, the heads that see one sentence alone count beside the others. The model reads its own
+translation. Where that has another number of sentences than the source, it reads the reference, and the result counts
+those documents. Of a context window, queries of the current sentence count alone.
 
 Input: a model folder and document records. Output: a table, and with `--output` a JSON file.
 """
@@ -20,14 +21,15 @@ from typing import Any
 
 import torch
 from tqdm import tqdm
-from transformers import HfArgumentParser, PreTrainedTokenizerBase
+from transformers import AutoConfig, HfArgumentParser, PreTrainedTokenizerBase
 
-from modeling_docmt import DocMTForConditionalGeneration, DocMTTokenizer
+from modeling_docmt import DocMTForConditionalGeneration
 from modeling_docmt.documents_docmt import encode_sentences
-from modeling_docmt.formatting_docmt import format_window, training_windows
+from modeling_docmt.formatting_docmt import Window, format_window, training_windows
 from modeling_docmt.sentences_docmt import source_sentence_ids, target_sentence_ids
 
 from .documents import read_documents
+from .hypotheses import load_tokenizer
 from .results import portable_path, run_info, sha256_of_file, write_json_atomic
 from .trainer import translate_records
 
@@ -69,19 +71,60 @@ class Share:
         return (100 * self.sums / max(self.queries, 1)).tolist()
 
 
+@dataclass
+class ModelSequence:
+    """
+    What the model reads of a document at a time.
+
+    Args:
+        source_ids, labels (`list[int]`): Formatted ids.
+        window (`Window`): Its sentences, counted among those of the document that are on both sides.
+        sentences (`list[int]`): Number of each of those in the document, from 0.
+    """
+
+    source_ids: list[int]
+    labels: list[int]
+    window: Window
+    sentences: list[int]
+
+    def inputs(self, model: DocMTForConditionalGeneration) -> dict[str, torch.Tensor]:
+        """Arguments of `forward`, without padding."""
+        start = [model.config.decoder_start_token_id, *self.labels[:-1]]
+        return {
+            "input_ids": torch.tensor([self.source_ids], device=model.device),
+            "decoder_input_ids": torch.tensor([start], device=model.device),
+        }
+
+    def numbers(self, model: DocMTForConditionalGeneration) -> tuple[torch.LongTensor, torch.LongTensor]:
+        """Sentence of each source token `(S,)`, and that which each query predicts `(T,)`; -1 for `<bod>`."""
+        config, inputs = model.config, self.inputs(model)
+        first = self.window.first - self.window.bod
+        # a target without context begins with the current sentence
+        first_target = self.window.current if config.sequence_format == "source_context" else first
+        places = (
+            source_sentence_ids(inputs["input_ids"], config)[0] + first,
+            target_sentence_ids(inputs["decoder_input_ids"], config)[0] + first_target,
+        )
+        # the last entry is that of -1
+        number = torch.tensor([*self.sentences, -1], device=model.device)
+        source, target = (number[place] for place in places)
+        return source, target
+
+    @property
+    def current(self) -> int:
+        """Number of the first sentence that is translated; those before it are context."""
+        return self.sentences[self.window.current]
+
+
 def sequences(
     source: list[list[int]], target: list[list[int]], model: DocMTForConditionalGeneration
-) -> Iterator[tuple[list[int], list[int], int]]:
-    """Formatted source and target ids of each sequence of a document, and the first target sentence that counts."""
-    config = model.config
-    pairs = [(s, t) for s, t in zip(source, target, strict=True) if s and t]
-    sources, targets = [s for s, _ in pairs], [t for _, t in pairs]
+) -> Iterator[ModelSequence]:
+    """Sequences of a document of token ids; a pair of sentences with an empty side is left out."""
+    kept = [index for index, pair in enumerate(zip(source, target, strict=True)) if all(pair)]
+    sources, targets = [source[index] for index in kept], [target[index] for index in kept]
     lengths = [len(s) for s in sources], [len(t) for t in targets]
-    for window in training_windows(*lengths, config, resolutions="document"):
-        yield (
-            *format_window(sources, targets, window, config),
-            window.current - window.first + window.bod if config.sequence_format == "context_window" else 0,
-        )
+    for window in training_windows(*lengths, model.config, resolutions="document"):
+        yield ModelSequence(*format_window(sources, targets, window, model.config), window, kept)
 
 
 @torch.no_grad()
@@ -89,37 +132,58 @@ def attention_share(
     model: DocMTForConditionalGeneration, documents: list[tuple[list[list[int]], list[list[int]]]]
 ) -> Share:
     """The share over documents of source and target sentences of token ids; the model must be on eager attention."""
-    config = model.config
-    share = Share(torch.zeros(config.decoder_layers, dtype=torch.float64))
+    share = Share(torch.zeros(model.config.decoder_layers, dtype=torch.float64))
     for source, target in tqdm(documents, desc="attention", file=sys.stderr):
-        for source_ids, labels, first in sequences(source, target, model):
-            ids = torch.tensor([source_ids], device=model.device)
-            start = torch.tensor([[config.decoder_start_token_id, *labels[:-1]]], device=model.device)
-            attentions = model(
-                input_ids=ids, decoder_input_ids=start, output_attentions=True, use_cache=False
-            ).cross_attentions
-            asked, shown = target_sentence_ids(start, config)[0], source_sentence_ids(ids, config)[0]
-            if config.sequence_format == "source_context":
-                asked = asked + shown.max()  # the target is the last sentence of the source
-            counts = asked >= first
-            same = asked[counts][:, None] == shown
-            share.add(tuple(weights[0][:, counts] for weights in attentions), same)
+        for sequence in sequences(source, target, model):
+            attentions = model(**sequence.inputs(model), output_attentions=True, use_cache=False).cross_attentions
+            shown, asked = sequence.numbers(model)
+            counts = asked >= sequence.current
+            share.add(tuple(weights[0][:, counts] for weights in attentions), asked[counts][:, None] == shown)
     return share
 
 
-def read_pairs(
-    model: DocMTForConditionalGeneration, tokenizer: PreTrainedTokenizerBase, path: str, args: ShareArguments
+def load_eager_model(folder: str) -> DocMTForConditionalGeneration:
+    """
+    Load a checkpoint on eager attention, which alone returns its weights.
+
+    Raises:
+        `ValueError`: for a model of another kind.
+    """
+    kind = AutoConfig.from_pretrained(folder).model_type
+    if kind != "docmt":
+        raise ValueError(
+            f"`--model`: {folder} holds a {kind!r}, and attention of DocMT models is read. A Marian model becomes one "
+            "by `python -m modeling_docmt.convert_marian`."
+        )
+    return DocMTForConditionalGeneration.from_pretrained(folder, attn_implementation="eager").eval()
+
+
+def encode_pairs(
+    model: DocMTForConditionalGeneration,
+    tokenizer: PreTrainedTokenizerBase,
+    records: list[dict[str, Any]],
+    *,
+    target: str = "own",
+    num_beams: int = 1,
 ) -> tuple[list[tuple[list[list[int]], list[list[int]]]], int]:
-    """Token ids of source and of what the model reads, a document; and how many have to read the reference."""
-    records = list(itertools.islice(read_documents([path]), args.max_documents))
-    sides = {side: [record[side][: args.max_sentences] for record in records] for side in ("src", "tgt")}
-    records = [{**record, "src": s, "tgt": t} for record, s, t in zip(records, *sides.values(), strict=True)]
+    """
+    Token ids of the source of documents, and of what the model reads on the target side.
+
+    Args:
+        records (`list[dict]`): Documents with `src` and `tgt`.
+        target (`str`, *optional*, defaults to `"own"`): `"own"` translation, or `"reference"`.
+        num_beams (`int`, *optional*, defaults to 1): Beams of the own translation.
+
+    Returns:
+        `tuple`: sentences of ids of both sides, one pair a document, and how many documents have the reference since
+        their own translation has another number of sentences.
+    """
     targets = [record["tgt"] for record in records]
     fallbacks = 0
-    if args.target == "own":
+    if target == "own":
         # as the model would: any number of sentences where its sequences hold several
         decoding = {"decoding": "free"} if model.config.default_decoding == "counted" else {}
-        own = translate_records(model, tokenizer, records, num_beams=args.num_beams, **decoding)
+        own = translate_records(model, tokenizer, records, num_beams=num_beams, **decoding)
         for index, (hypothesis, record) in enumerate(zip(own, records, strict=True)):
             # a source sentence without a translation: the count did not fit
             if any(s.strip() and not t.strip() for s, t in zip(record["src"], hypothesis, strict=True)):
@@ -127,10 +191,15 @@ def read_pairs(
             else:
                 targets[index] = hypothesis
     pairs = [
-        (encode_sentences(tokenizer, record["src"]), encode_sentences(tokenizer, target, target=True))
-        for record, target in zip(records, targets, strict=True)
+        (encode_sentences(tokenizer, record["src"]), encode_sentences(tokenizer, sentences, target=True))
+        for record, sentences in zip(records, targets, strict=True)
     ]
     return pairs, fallbacks
+
+
+def first_sentences(record: dict[str, Any], count: int | None) -> dict[str, Any]:
+    """A document cut behind its first sentences; `None` leaves it whole."""
+    return {**record, "src": record["src"][:count], "tgt": record["tgt"][:count]}
 
 
 def main(argv: list[str] | None = None) -> dict[str, Any]:
@@ -138,12 +207,12 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
     argv = sys.argv[1:] if argv is None else argv
     parser = HfArgumentParser(ShareArguments, allow_abbrev=False, description=__doc__)
     (args,) = parser.parse_args_into_dataclasses(argv)
-    tokenizer = DocMTTokenizer.from_pretrained(args.model)
-    # weights are there on eager alone
-    model = DocMTForConditionalGeneration.from_pretrained(args.model, attn_implementation="eager").eval()
+    model, tokenizer = load_eager_model(args.model), load_tokenizer(args.model)
     entries = []
     for path in map(os.path.expandvars, args.data):
-        pairs, fallbacks = read_pairs(model, tokenizer, path, args)
+        records = itertools.islice(read_documents([path]), args.max_documents)
+        cut = [first_sentences(record, args.max_sentences) for record in records]
+        pairs, fallbacks = encode_pairs(model, tokenizer, cut, target=args.target, num_beams=args.num_beams)
         share = attention_share(model, pairs)
         entries.append(
             {

@@ -1,15 +1,22 @@
 """
-Score a model or finished translations on test sets: s-BLEU, d-BLEU, chrF and TER with signatures, in one JSON file.
+Score a model or finished translations on test sets: BLEU, chrF, TER and discourse measures, in one JSON file.
 
     python -m training.evaluate --model outputs/concat-adj --data test.en-de.wesnoth.jsonl.gz \
         --baseline copy --num_beams 4 --output training/results/concat-adj.eval.json
     python -m training.evaluate --hypotheses wesnoth.de --data test.en-de.wesnoth.jsonl.gz
+    python -m training.evaluate --hypotheses wesnoth.de --data test.en-de.wesnoth.jsonl.gz \
+        --measures s-BLEU d-BLEU pronoun-F1 formality-F1 lexical-consistency
+
+s-BLEU, d-BLEU, chrF and TER are computed unless `--measures` names others. The discourse measures must be asked for,
+since each fits some test sets only: pronoun-F1 and formality-F1 English to German (with the tagger HanTa,
+`pip install 'docmt[discourse]'`, or `--tagger none`), TCP, TC, CP and PT the labelled test set of Sun et al.,
+lexical-consistency languages with blanks between words. `training/metrics/` defines them.
 
 Input: test sets as documents (JSON Lines, gzip or not), and a model folder, or one file of hypotheses a test set.
 Output: a table on stdout, progress on stderr, and with `--output` a result file that holds the scores together with
-their recipe: signature, decoding mode, hash of data and weights, commit, versions, hardware, time. With a baseline
-(the copied source, or a second system's hypotheses) the differences come with a paired bootstrap over documents. With
-`--decoding free` sentence coverage is reported too.
+their recipe: signature, decoding mode, hash of data and weights, commit, versions, hardware, time. Every score has an
+interval, and with a baseline (the copied source, or a second system's hypotheses) the differences have one too, from a
+bootstrap over documents. With `--decoding free` sentence coverage is reported too.
 """
 
 import os
@@ -19,12 +26,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from training.arguments import parse_arguments as parse_flags
-from training.bootstrap import BOOTSTRAP_MEASURES, RESAMPLES, SEED, bootstrap_intervals, paired_bootstrap
+from training.bootstrap import RESAMPLES, SEED, bootstrap_intervals, paired_bootstrap
 from training.coverage import coverage, coverage_lines
 from training.documents import Record, read_documents, write_documents
 from training.hypotheses import Hypotheses, Translator, copy_source, decoding_mode, read_hypotheses
-from training.metrics import MEASURES, check_counts, score_documents
+from training.metrics import (
+    ALL_MEASURES,
+    MEASURES,
+    TAGGERS,
+    Measured,
+    MeasureInputs,
+    check_counts,
+    check_measure,
+    measure_documents,
+)
 from training.results import portable_path, run_info, sha256_of_file, write_json_atomic
 from training.score_table import score_table
 
@@ -64,7 +82,11 @@ class EvaluationArguments:
         default=None, metadata={"help": "Target language where the documents do not say it; chooses BLEU's tokenizer."}
     )
     measures: list[str] = field(
-        default_factory=lambda: list(MEASURES), metadata={"help": "What to compute. TER takes the longest."}
+        default_factory=lambda: list(MEASURES),
+        metadata={"help": f"What to compute, of {', '.join(ALL_MEASURES)}; by default {', '.join(MEASURES)}."},
+    )
+    tagger: str = field(
+        default="hanta", metadata={"help": f"Finds pronouns for pronoun-F1 and formality-F1: {', '.join(TAGGERS)}."}
     )
     num_beams: int = field(default=4, metadata={"help": "Beams a sentence; 1 is greedy."})
     decoding: str | None = field(
@@ -114,9 +136,11 @@ class EvaluationArguments:
                 f"`--baseline` must be 'copy', got {self.baseline!r}. Translations of another system go into "
                 "`--baseline_hypotheses`."
             )
-        unknown = [measure for measure in self.measures if measure not in MEASURES]
+        unknown = [measure for measure in self.measures if measure not in ALL_MEASURES]
         if unknown:
-            raise ValueError(f"`--measures` must be of {', '.join(MEASURES)}, got {unknown[0]!r}.")
+            raise ValueError(f"`--measures` must be of {', '.join(ALL_MEASURES)}, got {unknown[0]!r}.")
+        if self.tagger not in TAGGERS:
+            raise ValueError(f"`--tagger` must be one of {', '.join(TAGGERS)}, got {self.tagger!r}.")
         for option, least in (("num_beams", 1), ("batch_size", 1), ("resamples", 0)):
             if getattr(self, option) < least:
                 raise ValueError(f"`--{option}` must be {least} or more, got {getattr(self, option)}.")
@@ -161,28 +185,62 @@ def languages(records: Sequence[Record], target_lang: str | None, path: str) -> 
     return source, target_lang or (targets[0] if targets else None)
 
 
+def measure_inputs(records: Sequence[Record], source: str | None, arguments: EvaluationArguments) -> MeasureInputs:
+    """Collect what discourse measures read of a test set beside its references."""
+    return MeasureInputs(
+        sources=[record["src"] for record in records],
+        source_lang=source,
+        tagger=arguments.tagger,
+        # whether they hold labels is checked where a measure needs them
+        labels=records,
+    )
+
+
+def check_measures(path: str, records: Sequence[Record], arguments: EvaluationArguments) -> None:
+    """
+    Require that a test set has what the measures asked for need.
+
+    Raises:
+        `ValueError`: naming the test set.
+    """
+    source, target = languages(records, arguments.target_lang, path)
+    references, names = [record["tgt"] for record in records], [record["id"] for record in records]
+    for measure in arguments.measures:
+        try:
+            check_measure(measure, references, target, measure_inputs(records, source, arguments), names)
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from error
+
+
+def _counts(measured: dict[str, Measured]) -> dict[str, np.ndarray]:
+    return {measure: found.statistics for measure, found in measured.items()}
+
+
 def compare(
+    measured: dict[str, Measured],
     hypotheses: Hypotheses,
     baseline: Hypotheses,
     records: Sequence[Record],
     target: str | None,
     arguments: EvaluationArguments,
+    inputs: MeasureInputs,
 ) -> dict[str, Any]:
     """Score a baseline and set the system against it."""
     references = [record["tgt"] for record in records]
-    result: dict[str, Any] = {
-        "scores": score_documents(baseline.documents, references, target, measures=arguments.measures)
-    }
-    measures = [measure for measure in BOOTSTRAP_MEASURES if measure in arguments.measures]
-    if arguments.resamples and measures and len(records) > 1:
+    of_baseline = measure_documents(baseline.documents, references, target, measures=arguments.measures, inputs=inputs)
+    result: dict[str, Any] = {"scores": {measure: found.entry for measure, found in of_baseline.items()}}
+    if arguments.resamples and len(records) > 1:
         result["bootstrap"] = paired_bootstrap(
             hypotheses.documents,
             baseline.documents,
             references,
             target,
-            measures=measures,
+            measures=arguments.measures,
             resamples=arguments.resamples,
             seed=arguments.seed,
+            inputs=inputs,
+            statistics=_counts(measured),
+            baseline_statistics=_counts(of_baseline),
         )
     return result
 
@@ -215,6 +273,8 @@ def evaluate_test_set(
     references = [record["tgt"] for record in records]
     check_counts(hypotheses.documents, references, [record["id"] for record in records])
     source, target = languages(records, arguments.target_lang, path)
+    inputs = measure_inputs(records, source, arguments)
+    measured = measure_documents(hypotheses.documents, references, target, measures=arguments.measures, inputs=inputs)
     result: dict[str, Any] = {
         "name": test_set_name(path),
         "file": portable_path(path),
@@ -223,17 +283,18 @@ def evaluate_test_set(
         "target_lang": target,
         "documents": len(records),
         "sentences": sum(len(record["src"]) for record in records),
-        "scores": score_documents(hypotheses.documents, references, target, measures=arguments.measures),
+        "scores": {measure: found.entry for measure, found in measured.items()},
     }
-    measures = [measure for measure in BOOTSTRAP_MEASURES if measure in arguments.measures]
-    if arguments.resamples and measures and len(records) > 1:
+    if arguments.resamples and len(records) > 1:
         result["intervals"] = bootstrap_intervals(
             hypotheses.documents,
             references,
             target,
-            measures=measures,
+            measures=arguments.measures,
             resamples=arguments.resamples,
             seed=arguments.seed,
+            inputs=inputs,
+            statistics=_counts(measured),
         )
     if hypotheses.status is not None:
         result["status"] = hypotheses.status_counts()
@@ -244,7 +305,8 @@ def evaluate_test_set(
         result["target_tokens"] = hypotheses.target_tokens
         result["target_tokens_per_second"] = round(hypotheses.target_tokens / hypotheses.seconds, 1)
     result["baselines"] = {
-        name: compare(hypotheses, baseline, records, target, arguments) for name, baseline in baselines.items()
+        name: compare(measured, hypotheses, baseline, records, target, arguments, inputs)
+        for name, baseline in baselines.items()
     }
     return result
 
@@ -310,7 +372,7 @@ def evaluate(arguments: EvaluationArguments, command: Sequence[str] | None = Non
     # whatever can be wrong with the files is found before the model runs for an hour
     test_sets = [read_test_set(path, arguments.max_documents) for path in arguments.data]
     for path, records in zip(arguments.data, test_sets, strict=True):
-        languages(records, arguments.target_lang, path)
+        check_measures(path, records, arguments)
     finished = _read_all(arguments.hypotheses, test_sets)
     others = _read_all(arguments.baseline_hypotheses, test_sets)
 

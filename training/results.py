@@ -23,9 +23,9 @@ from typing import Any
 import torch
 
 
-PACKAGES = ("docmt", "torch", "transformers", "tokenizers", "datasets", "accelerate", "sacrebleu", "numpy")
+PACKAGES = ("docmt", "torch", "transformers", "tokenizers", "datasets", "accelerate", "sacrebleu", "HanTa", "numpy")
 # a change outside these cannot change a number
-CODE_PATHS = ("modeling_docmt", ":(glob)training/*.py", "training/configs")
+CODE_PATHS = ("modeling_docmt", ":(glob)training/**/*.py", "training/configs")
 
 
 def portable_path(path: str | os.PathLike) -> str:

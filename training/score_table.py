@@ -19,13 +19,15 @@ def score_table(result: dict[str, Any]) -> str:
     lines = []
     for test_set in result["test_sets"]:
         lines.append(f"{test_set['name']}: {test_set['documents']} documents, {test_set['sentences']} sentences")
-        measures = list(test_set["scores"])
-        lines.append(" " * (width + 2) + "".join(f"{measure:>10}" for measure in measures))
+        lines.append(" " * (width + 2) + "".join(f"{measure:>{_width(measure)}}" for measure in test_set["scores"]))
         lines.append(_score_row(result["name"], test_set["scores"], width))
         for name, baseline in test_set["baselines"].items():
             lines.append(_score_row(name, baseline["scores"], width))
         for name, baseline in test_set["baselines"].items():
             lines += _difference_rows(name, baseline)
+        lines += _detail_rows(result["name"], test_set["scores"])
+        for name, baseline in test_set["baselines"].items():
+            lines += _detail_rows(name, baseline["scores"])
         if test_set.get("status"):
             lines.append("  status: " + ", ".join(f"{status} {count}" for status, count in test_set["status"].items()))
         if "target_tokens_per_second" in test_set:
@@ -38,15 +40,49 @@ def score_table(result: dict[str, Any]) -> str:
     return "\n".join(lines + [f"{measure}: {signature}" for measure, signature in signatures.items()])
 
 
+def _width(measure: str) -> int:
+    return max(10, len(measure) + 2)
+
+
+def _number(score: float | None) -> str:
+    # nothing to count is no score of 0
+    return "-" if score is None else f"{score:.2f}"
+
+
 def _score_row(name: str, scores: dict[str, dict[str, Any]], width: int) -> str:
-    return f"  {name:<{width}}" + "".join(f"{score['score']:>10.2f}" for score in scores.values())
+    cells = (f"{_number(score['score']):>{_width(measure)}}" for measure, score in scores.items())
+    return f"  {name:<{width}}" + "".join(cells)
 
 
 def _difference_rows(name: str, baseline: dict[str, Any]) -> list[str]:
     rows = []
     for measure, found in baseline.get("bootstrap", {}).get("measures", {}).items():
+        if found["difference"] is None:
+            rows.append(f"  {measure} less {name}: nothing to count")
+            continue
         low, high = found["interval"]
         mark = " *" if low > 0 or high < 0 else ""
         interval = f"[{low:+.2f}, {high:+.2f}], p = {found['p_value']:.3f}{mark}"
         rows.append(f"  {measure} less {name}: {found['difference']:+.2f} {interval}")
+    return rows
+
+
+def _detail_rows(name: str, scores: dict[str, dict[str, Any]]) -> list[str]:
+    rows = []
+    for measure, score in scores.items():
+        details = []
+        if "classes" in score:
+            details.append(f"P {_number(score['precision'])}, R {_number(score['recall'])}")
+            details += [
+                f"{kind} {_number(found['score'])} ({found['reference']})" for kind, found in score["classes"].items()
+            ]
+            details.append(f"BlonDe weights {_number(score['blonde_weights']['score'])}")
+        elif measure == "TCP":
+            details += [f"{part} {_number(score[part])} ({score['labels'][part]})" for part in score["labels"]]
+        elif "score_of_translated" in score:
+            details.append(f"{score['consistent']} of {score['terms']} terms")
+            details.append(f"{_number(score['score_of_translated'])} of the {score['translated']} translated ones")
+            details.append(f"references {_number(score['reference']['score'])}")
+        if details:
+            rows.append(f"  {measure} of {name}: {'; '.join(details)}")
     return rows
