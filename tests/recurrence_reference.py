@@ -220,9 +220,7 @@ def assert_equals_recurrence(
     batch = model(**ragged(sources, targets), **options).logits
     rows = [batch[index, : len(target)] for index, target in enumerate(targets)]
     plain = GlobalLocalModel(reference)
-    plain_rows = [
-        plain.logits(source, [start, *target[:-1]]) for source, target in zip(sources, targets, strict=True)
-    ]
+    plain_rows = [plain.logits(source, [start, *target[:-1]]) for source, target in zip(sources, targets, strict=True)]
     results = []
     for some, of in ((rows, model), (plain_rows, reference)):
         loss = loss_of(some, targets)

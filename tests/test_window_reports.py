@@ -4,6 +4,7 @@ import json
 
 import pytest
 import torch
+from transformers import MarianConfig
 
 from modeling_docmt import DocMTConfig
 from training import alignment_report, attention_share
@@ -49,21 +50,60 @@ def test_the_alignment_report_has_one_entry_an_alignment(save, toy_corpus, tmp_p
     assert "hit rate" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("system", ["sentence-level", "window-attn", "concat-document"])
+SHARES = {
+    "sentence-level": {},
+    "concat-adj": {},
+    "concat-document": {},
+    "lst-attn": {},
+    "window-attn": {},
+    "p-transformer": {"relative_distances": 4},
+    # a layer whose cross-attention sees one sentence, and one whose gate mixes it with all
+    "g-transformer": {"global_layers": 1},
+    "global-local": {},
+}
+
+
+@pytest.mark.parametrize("system", SHARES)
 def test_the_attention_share_of_one_sentence_is_all_and_of_several_is_less(save, system, toy_corpus, tmp_path):
-    # fails if the sentence of a query is that of its input
+    # fails if the sentence of a query is that of its input, or if queries of context count
     output = tmp_path / "share.json"
-    flags = ["--model", save(system), "--data", str(toy_corpus), "--target", "reference", "--output", str(output)]
-    attention_share.main(flags)
+    flags = ["--model", save(system, **SHARES[system]), "--data", str(toy_corpus), "--target", "reference"]
+    attention_share.main([*flags, "--output", str(output), "--max_documents", "4"])
     [entry] = json.loads(output.read_text())["entries"]
-    assert len(entry["share_per_layer"]) == 2
-    if system == "sentence-level":
-        assert entry["share"] == pytest.approx(100, abs=1e-3)
+    [first, second] = entry["share_per_layer"]
+    if system in ("sentence-level", "global-local"):
+        assert first == second == entry["share"] == pytest.approx(100, abs=1e-3)
+    elif system == "g-transformer":
+        # half of the heads of the gated layer see the sentence alone
+        assert first == pytest.approx(100, abs=1e-3) and 50 < second < 90
     else:
-        assert 0 < entry["share"] < 99
-    attention_share.main([*flags, "--max_sentences", "1"])
+        assert 0 < first < 99 and 0 < second < 99
+    attention_share.main([*flags, "--output", str(output), "--max_sentences", "1"])
     [entry] = json.loads(output.read_text())["entries"]
-    assert entry["share"] == pytest.approx(100, abs=1e-3)
+    # in a context window, <bod> stands before the first sentence
+    assert (entry["share"] == pytest.approx(100, abs=1e-3)) == (system != "concat-adj")
+
+
+def test_every_query_of_a_translated_sentence_counts_once(make_model):
+    """Whatever the format; fails if sentences of context count, or those of a part that is not the first."""
+    source, target = [[300, 301], [302], [], [303, 304, 305]], [[310], [311, 312], [313], [314]]
+    for system, changes in (
+        ("sentence-level", {}),
+        ("sentence-level", {"sequence_format": "source_context", "context_sentences": 2}),
+        ("concat-adj", {}),
+        ("concat-document", {"max_part_sentences": 2}),
+        ("global-local", {"max_part_sentences": 1}),
+    ):
+        model = make_model(system, **changes)
+        model.set_attn_implementation("eager")
+        # words and closing tokens of the three that have a source
+        assert attention_share.attention_share(model, [(source, target)]).queries == 2 + 3 + 2
+
+
+def test_a_model_of_another_kind_is_refused(tmp_path):
+    MarianConfig(vocab_size=32, d_model=16).save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match="holds a 'marian', and attention of DocMT models is read"):
+        attention_share.load_eager_model(str(tmp_path))
 
 
 def test_the_attention_share_reads_the_reference_where_the_count_is_wrong(save, toy_corpus, tmp_path):

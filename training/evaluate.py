@@ -328,7 +328,7 @@ def describe_model(translator: Translator, arguments: EvaluationArguments) -> di
     decoding = generation_options(arguments)
     if translator.is_docmt:
         decoding["decoding"] = decoding_mode(model, decoding)
-        if model.config.sequence_format == "context_window":
+        if model.config.sequence_format in ("context_window", "source_context"):
             decoding["context_sentences"] = model.config.context_sentences
     else:
         refused = [name for name in decoding if name in DOCUMENT_OPTIONS]
