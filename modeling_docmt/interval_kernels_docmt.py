@@ -196,14 +196,16 @@ class _DistanceTable:
     def add_gradient(self, of_distance: torch.Tensor, query: torch.Tensor) -> None:
         """Add the product of `(r, n H b)` and `(n H b, D)`, or of `(n H, r, b)` and `(n H, b, D)`; r may be padded."""
         if self.gradient is None:
-            shape = (*self.padded_matrix.shape[:-2], of_distance.shape[-2], query.shape[-1])
-            self.gradient = query.new_zeros(shape, dtype=torch.promote_types(query.dtype, torch.float32))
-        if self.gradient.dtype != query.dtype:
-            self.gradient += torch.matmul(of_distance, query)
+            dtype = torch.promote_types(query.dtype, torch.float32)
+            self.gradient = torch.zeros_like(self.padded_matrix, dtype=dtype)
+        # chunks that share a table may give rows for its padding, or not
+        gradient = self.gradient[..., : of_distance.shape[-2], :]
+        if gradient.dtype != query.dtype:
+            gradient += torch.matmul(of_distance, query)
         elif self.is_shared:
-            self.gradient.addmm_(of_distance, query)
+            gradient.addmm_(of_distance, query)
         else:
-            self.gradient.baddbmm_(of_distance, query)
+            gradient.baddbmm_(of_distance, query)
 
     def add_to(self, of_table: torch.Tensor) -> None:
         """Add the sum of gradients to that of the whole table."""
