@@ -271,6 +271,21 @@ def test_clamped_tables_repeat_their_ends_and_others_must_reach():
         interval_attention(*inputs, plan, SCALING, relative=RelativeTerm(short, zero_row=3))
 
 
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize(
+    ("seed", "longest", "count"), [(0, 70, 12), (1, 70, 12), (10, 70, 12), (30, 70, 12), (37, 31, 30)]
+)
+def test_relative_terms_of_whole_documents_equal_the_dense_reference(seed, longest, count, causal, shared):
+    # the last three fail if two kinds of chunks with the same distances do not agree on the size of their gradient
+    lengths = np.random.default_rng(seed).integers(20 if longest < 32 else 1, longest, count).tolist()
+    lo, hi, num_keys = sentences(lengths)
+    plan = IntervalPlan.build(lo, np.arange(num_keys) if causal else hi, num_keys, block_size=128)
+    inputs, term = tensors(plan, torch.float64), relative_term(plan, torch.float64, shared, own_query=False)
+    found = values_and_gradients(interval_attention, inputs, plan, term)
+    assert_close(found, values_and_gradients(dense_interval_attention, inputs, plan, term), 1e-10)
+
+
 def test_rows_of_the_table_that_no_pair_needs_get_no_gradient():
     plan = IntervalPlan.build(*window(40, 3))
     inputs = tensors(plan, torch.float32)
