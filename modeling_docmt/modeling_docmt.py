@@ -115,7 +115,10 @@ class DocMTGlobalBlock(nn.Module):
         attention = SegmentAttention(config, config.encoder_attention_heads, config.encoder_layers, "encoder")
         self.mask_names = attention.mask_names
         self.is_layer = config.global_block == "full"
-        self.block = DocMTEncoderLayer(config, config.encoder_layers, attention) if self.is_layer else attention
+        if self.is_layer:
+            self.block = DocMTEncoderLayer(config, config.encoder_layers, attention)
+        else:
+            self.self_attn = attention
         self.fusion = GatedFusion(config.d_model) if config.global_gate else None
 
     def forward(self, hidden_states: torch.Tensor, attention_masks: dict[str, Any], **kwargs) -> torch.Tensor:
@@ -124,8 +127,10 @@ class DocMTGlobalBlock(nn.Module):
         skips = self.config.skip_global_if_single
         if skips and bool(numbers.is_single.all()):
             return hidden_states
-        states = self.block(hidden_states, attention_masks, **kwargs)
-        states = states if self.is_layer else states[0]
+        if self.is_layer:
+            states = self.block(hidden_states, attention_masks, **kwargs)
+        else:
+            states, _ = self.self_attn(hidden_states, attention_masks, **kwargs)
         if self.fusion is not None:
             states = self.fusion(hidden_states, states)
         if not skips:
@@ -320,8 +325,9 @@ class DocMTStack(DocMTPreTrainedModel):
 class DocMTEncoder(DocMTStack):
     """Source ids to source states."""
 
+    # states of the layers alone: what the global block does is in the last ones
     _can_record_outputs = {
-        "hidden_states": DocMTEncoderLayer,
+        "hidden_states": OutputRecorder(DocMTEncoderLayer, layer_name="layers"),
         "attentions": OutputRecorder(AttentionHeads, index=1, layer_name="self_attn"),
     }
 
