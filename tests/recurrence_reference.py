@@ -56,7 +56,7 @@ class GlobalLocalModel(PlainModel):
             return local
         name = "model.encoder.global_block"
         if self.config.global_block == "attention":
-            states = self._segment_attention(f"{name}.block", local, sentences)
+            states = self._segment_attention(f"{name}.self_attn", local, sentences)
         else:
             states = self._sublayer(
                 f"{name}.block.self_attn_layer_norm",
@@ -201,7 +201,7 @@ def loss_of(logits: list[torch.Tensor], targets: list[list[int]]) -> torch.Tenso
 
 
 def assert_equals_recurrence(
-    model, sources: list, targets: list, path: tuple[str, dict], tolerance: float, reference=None
+    model, sources: list, targets: list, paths: dict[str, tuple[str, dict]], tolerance: float, reference=None
 ) -> None:
     """
     Loss, logits and gradients of all parameters, of a ragged batch, are those of the recurrence document by document.
@@ -209,28 +209,30 @@ def assert_equals_recurrence(
     Args:
         model (`DocMTForConditionalGeneration`): The model.
         sources, targets (`list`): Formatted documents.
-        path (`tuple`): Backend and options of `forward`, see `PATHS`.
+        paths (`dict`): Of `PATHS`.
         tolerance (`float`): Relative to the largest entry of a tensor.
         reference (`DocMTForConditionalGeneration`, *optional*): The same model in another precision.
     """
-    backend, options = path
     reference = model if reference is None else reference
-    model.set_attn_implementation(backend)
-    start = model.config.decoder_start_token_id
-    batch = model(**ragged(sources, targets), **options).logits
-    rows = [batch[index, : len(target)] for index, target in enumerate(targets)]
-    plain = GlobalLocalModel(reference)
-    plain_rows = [plain.logits(source, [start, *target[:-1]]) for source, target in zip(sources, targets, strict=True)]
-    results = []
-    for some, of in ((rows, model), (plain_rows, reference)):
-        loss = loss_of(some, targets)
-        gradients = torch.autograd.grad(loss, list(of.parameters()), allow_unused=True)
-        results.append([*some, loss, *gradients])
-    largest = max(tensor.abs().max() for tensor in results[1] if tensor is not None)
-    for fast, slow in zip(*results, strict=True):
-        if fast is None or slow is None:
-            # what no document uses
-            assert (fast is None or not fast.any()) and (slow is None or not slow.any())
-            continue
-        # sums that cancel, as those of the bias of keys, leave rounding errors of what they sum
-        assert (fast - slow).abs().max() <= tolerance * max(slow.abs().max(), 0.1 * largest)
+    plain, start = GlobalLocalModel(reference), model.config.decoder_start_token_id
+    pairs = zip(sources, targets, strict=True)
+    expected = _with_gradients(
+        [plain.logits(source, [start, *target[:-1]]) for source, target in pairs], targets, reference
+    )
+    largest = max(tensor.abs().max() for tensor in expected if tensor is not None)
+    for path, (backend, options) in paths.items():
+        model.set_attn_implementation(backend)
+        batch = model(**ragged(sources, targets), **options).logits
+        found = _with_gradients([batch[index, : len(target)] for index, target in enumerate(targets)], targets, model)
+        for fast, slow in zip(found, expected, strict=True):
+            if fast is None or slow is None:
+                # what no document uses
+                assert (fast is None or not fast.any()) and (slow is None or not slow.any()), path
+                continue
+            # sums that cancel, as those of the bias of keys, leave rounding errors of what they sum
+            assert (fast - slow).abs().max() <= tolerance * max(slow.abs().max(), 0.1 * largest), path
+
+
+def _with_gradients(logits: list[torch.Tensor], targets: list, model) -> list[torch.Tensor | None]:
+    loss = loss_of(logits, targets)
+    return [*logits, loss, *torch.autograd.grad(loss, list(model.parameters()), allow_unused=True)]

@@ -95,11 +95,8 @@ IN_EVERY_PATH = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("variant", "path"),
-    [(name, path) for name in VARIANTS for path in (PATHS if name in IN_EVERY_PATH else ["packed"])],
-)
-def test_loss_and_gradients_equal_the_recurrence(variant, path):
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_loss_and_gradients_equal_the_recurrence(variant):
     """
     D1 to D7, for whole models, in double precision.
 
@@ -107,25 +104,23 @@ def test_loss_and_gradients_equal_the_recurrence(variant, path):
     than tokens, if gamma is read for kappa - k, if the gate gives its parts each other's share, if documents of one
     sentence are told apart by batch, or if a later sentence has another embedding than the last one of the table.
     """
-    assert_equals_recurrence(model_of(**VARIANTS[variant]), SOURCES, TARGETS, PATHS[path], tolerance=1e-10)
+    paths = PATHS if variant in IN_EVERY_PATH else {"packed": PATHS["packed"]}
+    assert_equals_recurrence(model_of(**VARIANTS[variant]), SOURCES, TARGETS, paths, tolerance=1e-10)
 
 
-@pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("variant", ["preset", "post-norm", "memory of two"])
-def test_single_precision_is_as_near_as_it_can_be(variant, path):
+def test_single_precision_is_as_near_as_it_can_be(variant):
     """Fails if the sum over the keys of a memory is taken in less than float32."""
     precise = model_of(**VARIANTS[variant])
-    assert_equals_recurrence(
-        copy.deepcopy(precise).float(), SOURCES, TARGETS, PATHS[path], tolerance=1e-5, reference=precise
-    )
+    single = copy.deepcopy(precise).float()
+    assert_equals_recurrence(single, SOURCES, TARGETS, PATHS, tolerance=1e-5, reference=precise)
 
 
-@pytest.mark.parametrize("backend", ["sdpa", "eager"])
-def test_checkpointed_layers_have_the_gradients_of_the_recurrence(backend):
+def test_checkpointed_layers_have_the_gradients_of_the_recurrence():
     """Fails if what layers share, the numbers of the sentences among it, is lost where a layer runs again."""
     model = model_of(dropout=0.0).train()
     model.activation_checkpointing_enable()
-    assert_equals_recurrence(model, SOURCES, TARGETS, (backend, {}), tolerance=1e-10)
+    assert_equals_recurrence(model, SOURCES, TARGETS, PATHS, tolerance=1e-10)
 
 
 @pytest.mark.parametrize("backend", ["sdpa", "eager"])
@@ -238,7 +233,7 @@ def test_no_gradient_crosses_the_border_of_a_target_sentence(backend, is_pre_nor
 
 
 @pytest.mark.parametrize("path", PATHS)
-@pytest.mark.parametrize(("layers", "memory"), [(1, 1), (2, 1), (3, 1), (1, 2), (2, 2)])
+@pytest.mark.parametrize(("layers", "memory"), [(1, 1), (3, 1), (2, 2)])
 def test_a_sentence_is_seen_as_many_sentences_later_as_there_are_layers(layers, memory, path):
     """INV-D8, exact; fails if a memory reaches one sentence further, or back to the embeddings."""
     backend, options = PATHS[path]
@@ -286,6 +281,19 @@ def test_weights_are_those_of_the_recurrence(memory):
                 expected = torch.zeros(2, int(rows.sum()), T, dtype=torch.float64)
                 expected[:, :, seen] = torch.stack(heads)
                 assert (weights[row, :, :T, :T][:, rows] - expected).abs().max() <= 1e-12
+
+
+@pytest.mark.parametrize("kind", ["full", "attention"])
+def test_as_many_states_are_returned_whatever_the_block_and_the_batch(kind):
+    """Fails if the layer in the block is recorded among the others, or if a bare block is not."""
+    model = model_of(global_block=kind)
+    model.set_attn_implementation("eager")
+    for rows, blocks in ((slice(None), 1), (slice(1, 2), 0)):
+        batch = ragged(SOURCES[rows], TARGETS[rows])
+        outputs = model(**batch, output_hidden_states=True, output_attentions=True)
+        # embeddings and layers; of documents of one sentence the block has no weights
+        assert len(outputs.encoder_hidden_states) == 3 and len(outputs.encoder_attentions) == 2 + blocks
+        assert torch.equal(outputs.encoder_hidden_states[-1], outputs.encoder_last_hidden_state)
 
 
 # the encoder
@@ -361,7 +369,7 @@ ORDERS = [order for order in itertools.permutations(range(3)) if order != (0, 1,
 
 @pytest.mark.parametrize("what", ["nothing", "gamma of keys", "gamma of values", "segment embeddings"])
 def test_the_order_of_sentences_is_known_by_gamma_and_segment_embeddings_alone(what):
-    """INV-D2: fails if positions run on over sentences, or if gamma belongs to words."""
+    """INV-D2: fails if positions run on over sentences."""
     model = model_of()
     block = model.model.encoder.global_block.block.self_attn
     tables = {
@@ -509,10 +517,10 @@ def ending_model(variant: str) -> DocMTForConditionalGeneration:
 def test_steps_of_decoding_have_the_logits_of_the_recurrence(variant, decoding):
     """INV-D5: fails if the cached memory is one sentence too long, or if distances count from its end."""
     model = ending_model(variant)
-    document = [[22, 23, 24], [25], [26, 27, 28, 29], [30, 31]]
+    document = [[22, 23, 24], [25], [26, 27]]
     steps: list = []
     hook = model.register_forward_hook(lambda *call: steps.append(call[-1].logits[0, -1]))
-    options = {"min_sentence_tokens": 2, "max_sentence_tokens": 6}
+    options = {"min_sentence_tokens": 2, "max_sentence_tokens": 4}
     output = translate(model, [document], num_beams=1, decoding=decoding, **options)
     hook.remove()
     target = format_sequence(output.sentences[0], model.config, source=False)
@@ -540,31 +548,29 @@ def recurrence_scores(model, source: list, sentences: list) -> list[float]:
         ("preset", "counted"),
         ("post-norm, memory of two", "sequential"),
         ("more memory than sentences", "counted"),
-        ("recurrence alone", "sequential"),
     ],
 )
 def test_beams_are_scored_as_the_recurrence_does_and_alike_in_any_batch(variant, decoding):
-    """INV-D5, F4: fails if the memory is that of another beam than the best, or of another document."""
+    """INV-D5, F4: fails if the memory is of other words than those of the best beam."""
     model = tiny_model("global-local", **{"closing_bias": 1.0, "normalize_before": True} | VARIANTS[variant])
-    documents = [[[FIRST_WORD + 5 * row + place] * 2 for place in range(5 - row)] for row in range(4)]
+    documents = [[[FIRST_WORD + 5 * row + place] * 2 for place in range(4 - row)] for row in range(3)]
     options = {"decoding": decoding, "num_beams": 4, "max_sentence_tokens": 5}
     output = translate(model, documents, **options)
-    assert len({tuple(map(tuple, sentences)) for sentences in output.sentences}) == 4
+    assert len({tuple(map(tuple, sentences)) for sentences in output.sentences}) == 3
     for source, sentences, scores in zip(documents, output.sentences, output.sentence_scores, strict=True):
         assert scores == pytest.approx(recurrence_scores(model, source, sentences), abs=1e-10)
     again = translate(model, documents, reuse_cache=False, **options)
     assert again.sentences == output.sentences
-    for source, sentences in zip(documents[:2], output.sentences, strict=False):
-        assert translate(model, [source], **options).sentences == [sentences]
+    assert translate(model, documents[:1], **options).sentences == output.sentences[:1]
 
 
 def test_distances_go_on_beyond_what_the_search_has_begun_with():
     """Fails if the table of distances is not made anew when the target has grown; it begins with 129."""
-    model = tiny_model("global-local", closing_bias=-9.0, memory_sentences=3)
-    document = [[FIRST_WORD + place] * 3 for place in range(4)]
-    options = {"decoding": "sequential", "min_sentence_tokens": 40, "max_sentence_tokens": 40}
+    model = tiny_model("global-local", closing_bias=-9.0, memory_sentences=2, decoder_layers=1)
+    document = [[FIRST_WORD + place] * 3 for place in range(3)]
+    options = {"decoding": "sequential", "min_sentence_tokens": 48, "max_sentence_tokens": 48}
     output = translate(model, [document], **options)
-    assert [len(sentence) for sentence in output.sentences[0]] == [40] * 4
+    assert [len(sentence) for sentence in output.sentences[0]] == [48] * 3
     assert output.sentence_scores[0] == pytest.approx(
         recurrence_scores(model, document, output.sentences[0]), abs=1e-10
     )

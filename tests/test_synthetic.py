@@ -19,6 +19,7 @@ from training.synthetic_experiment import Experiment
 from training.synthetic_report import RunFile, summarize
 
 
+CONFIGS = Path(__file__).parent.parent / "training" / "configs"
 TASKS = [CipherTask(sentences=6), DiscourseTask()]
 TINY = {
     "d_model": 16,
@@ -120,7 +121,7 @@ def test_distances_are_those_asked_for():
 
 
 def test_the_same_sentence_needs_different_answers_but_for_the_control():
-    """With hardly a word besides, sentences repeat; fails if a noun shows its gender, or a control stands without it."""
+    """Sentences repeat, with hardly a word besides. Fails if a greeting says it all, or a control has no noun."""
     answers: dict[str, dict] = defaultdict(lambda: defaultdict(Counter))
     for document in make_documents(DiscourseTask(fillers=1, nouns=6, terms=2), "train", 1500):
         for mark in document.marks:
@@ -281,8 +282,8 @@ systems:
   sentence-level:
   pairs: {{system: concat-adj, context_sentences: 1}}
 model: {model}
-training: {{updates: 2, warmup_updates: 1, evaluate_every: 1, batch_tokens: 64, training_words: 100, evaluation_documents: 4,
-  decoded_documents: 1}}
+training: {{updates: 2, warmup_updates: 1, evaluate_every: 1, batch_tokens: 64, training_words: 100,
+  evaluation_documents: 4, decoded_documents: 1}}
 """
 
 
@@ -319,6 +320,23 @@ def test_an_experiment_in_pieces_is_the_experiment(experiment, tmp_path, capsys)
     assert "pairs" in capsys.readouterr().out
 
 
+def test_pieces_of_two_processes_are_joined_in_the_order_of_the_experiment(experiment, tmp_path):
+    """Fails if runs are appended as they come, or twice."""
+    pieces = [str(tmp_path / f"{name}.json") for name in ("long", "short")]
+    for path, setting in zip(pieces, ("long", "short"), strict=True):
+        main(["run", str(experiment), "--output", path, "--settings", setting])
+    results = main(["run", str(experiment), "--most_runs", "0", "--merge", *pieces, pieces[0]])
+    assert [(run["setting"], run["system"]) for run in results["runs"]] == [
+        ("short", "sentence-level"),
+        ("short", "pairs"),
+        ("long", "sentence-level"),
+        ("long", "pairs"),
+    ]
+    assert json.loads((tmp_path / "results.json").read_text()) == results
+    with pytest.raises(ValueError, match="`merge` names 'nothing.json', which is no file"):
+        main(["run", str(experiment), "--merge", "nothing.json"])
+
+
 def test_results_of_other_options_are_not_mixed(experiment, tmp_path):
     main(["run", str(experiment), "--most_runs", "1"])
     experiment.write_text(experiment.read_text().replace("updates: 2", "updates: 1"))
@@ -349,10 +367,11 @@ def test_mistakes_in_an_experiment_are_found_before_the_first_run(experiment, tm
         main(["run", str(experiment), "--systems", "window-attn"])
 
 
-@pytest.mark.parametrize("name", ["cipher", "discourse"])
-def test_experiments_of_the_repository_are_valid(name):
-    experiment = Experiment.from_file(Path(__file__).parent.parent / "training" / "configs" / f"synthetic.{name}.yaml")
-    assert experiment.task == name and len(experiment.seeds) == 3
+@pytest.mark.parametrize("path", sorted(CONFIGS.glob("synthetic.*.yaml")), ids=lambda path: path.stem)
+def test_experiments_of_the_repository_are_valid(path):
+    experiment = Experiment.from_file(path)
+    assert len(experiment.seeds) > 1
+    assert {run.config(WordVocabulary(run.task.words())).vocab_size for run in experiment.runs()}
 
 
 def test_summaries_are_means_and_ranges_in_percent():

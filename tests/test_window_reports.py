@@ -86,7 +86,7 @@ def test_the_attention_share_of_one_sentence_is_all_and_of_several_is_less(save,
 
 def test_every_query_of_a_translated_sentence_counts_once(make_model):
     """Whatever the format; fails if sentences of context count, or those of a part that is not the first."""
-    source, target = [[300, 301], [302], [], [303, 304, 305]], [[310], [311, 312], [313], [314]]
+    source, target = [[300, 301], [], [302], [303, 304, 305]], [[310], [313], [311, 312], [314]]
     for system, changes in (
         ("sentence-level", {}),
         ("sentence-level", {"sequence_format": "source_context", "context_sentences": 2}),

@@ -106,7 +106,9 @@ def read_items(path: str, arguments: ContrastiveArguments) -> list[ContrastiveIt
             documents=documents,
             context_sentences=max(STANDARD_CONTEXT, *(number or 0 for number in asked)),
         )
-    return items[: arguments.max_items]
+    if arguments.max_items is None or arguments.max_items >= len(items):
+        return items
+    return [items[index * len(items) // arguments.max_items] for index in range(arguments.max_items)]
 
 
 @contextlib.contextmanager

@@ -81,9 +81,14 @@ class ContrastiveArguments:
         default=None,
         metadata={"help": "For models of another kind: text, or a special token, between sentences of context."},
     )
-    max_items: int | None = field(default=None, metadata={"help": "The first items of each suite only."})
+    max_items: int | None = field(
+        default=None, metadata={"help": "So many items of each suite at most, evenly spaced: suites are sorted."}
+    )
     batch_tokens: int = field(default=2048, metadata={"help": "Tokens of a batch, both sides and padding included."})
-    num_processes: int = field(default=1, metadata={"help": "Processes that score, each with the model; for CPUs."})
+    num_processes: int = field(
+        default=1,
+        metadata={"help": "Processes that score, each with the model; for CPUs. Their start counts in the time."},
+    )
     threads: int | None = field(default=None, metadata={"help": "Threads of each process on the CPU."})
     device: str | None = field(default=None, metadata={"help": "cpu, cuda, …; by default a GPU where there is one."})
     dtype: str = field(

@@ -111,8 +111,9 @@ class ContrastiveScorer:
         self.is_docmt = isinstance(model, DocMTForConditionalGeneration)
         self.alignment = window_alignment(model.config, alignment)
         self._collator = TranslationCollator(
-            model.config.pad_token_id,
-            model.config.decoder_start_token_id,
+            pad_token_id=model.config.pad_token_id,
+            # a placeholder: the model itself shifts its labels
+            decoder_start_token_id=model.config.pad_token_id,
             masks_decoder=self.is_docmt and model.config.has_intervals,
         )
 
@@ -130,7 +131,7 @@ class ContrastiveScorer:
         rows = [{"input_ids": item.source, "labels": labels} for item in items for labels in item.targets]
         batch = {name: tensor.to(self.model.device) for name, tensor in self._collator(rows).items()}
         labels = batch.pop("labels")
-        # a model of another kind may shift its labels by a rule of its own
+        # some models start the decoder by a rule of their own
         batch["decoder_input_ids"] = self.model.prepare_decoder_input_ids_from_labels(labels)
         counts = torch.tensor([len(item.targets) for item in items], device=self.model.device)
         batch["encoder_outputs"] = self._encode(batch["input_ids"], batch["attention_mask"], counts)

@@ -7,7 +7,8 @@ Tasks with a known right answer: what a system can learn, how fast, and from how
 `run` trains the systems of an experiment, with as many updates and tokens each, and examines them: words behind right
 translations (teacher forcing) while they learn, and greedy translations in the end. The results are in one JSON file,
 written after each run; finished runs are not done again, so an experiment may be stopped, or done in pieces with
-`--systems`, `--settings`, `--seeds` and `--most_runs`. `write` makes documents for the other commands.
+`--systems`, `--settings`, `--seeds` and `--most_runs`. Pieces that are done at the same time need an `--output` each;
+`--merge` joins them. `write` makes documents for the other commands.
 
 Tasks: `cipher`, long documents whose words stand for others and change places (`CipherTask`); `discourse`, words that
 need what was said before (`DiscourseTask`).
@@ -18,6 +19,7 @@ import itertools
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -28,7 +30,7 @@ from transformers.utils import logging
 
 from .documents import write_documents
 from .learning import learn
-from .results import run_info
+from .results import portable_path, run_info
 from .synthetic_documents import SyntheticDocument, SyntheticTask, WordVocabulary, as_record, make_documents
 from .synthetic_experiment import TASKS, Experiment, Run, make_task
 from .synthetic_plot import save_curves
@@ -49,6 +51,7 @@ class RunArguments:
     settings: list[str] = field(default_factory=list, metadata={"help": "Do the runs of these settings only."})
     seeds: list[int] = field(default_factory=list, metadata={"help": "Do the runs of these seeds only."})
     most_runs: int | None = field(default=None, metadata={"help": "Do so many runs that are missing, and stop."})
+    merge: list[str] = field(default_factory=list, metadata={"help": "Take over the runs in these JSON files first."})
 
 
 @dataclass
@@ -94,6 +97,11 @@ def run(args: RunArguments, argv: Sequence[str]) -> dict[str, Any]:
     experiment = Experiment.from_file(args.experiment, output=args.output, plot=args.plot)
     wanted = _select(experiment, args)
     results = RunFile(experiment.output, experiment.task)
+    for path in args.merge:
+        if not Path(path).is_file():
+            raise ValueError(f"`merge` names {portable_path(path)!r}, which is no file.")
+        taken = results.take(RunFile(path, experiment.task), list(experiment.runs()))
+        logger.warning(f"Took over {taken} runs of {portable_path(path)}.")
     missing = [one for one in wanted if not results.has(one)]
     done = len(wanted) - len(missing)
     if done:

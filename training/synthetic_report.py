@@ -2,7 +2,7 @@
 
 import json
 import statistics
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -48,18 +48,14 @@ class RunFile:
         Raises:
             `ValueError`: if one of its name is, but by another recipe.
         """
-        for done in self.runs:
-            if (done["setting"], done["system"], done["seed"]) != run.key:
-                continue
-            recipe = run.recipe()
-            if done["recipe"] != recipe:
-                differing = [name for name in recipe if done["recipe"].get(name) != recipe[name]]
-                raise ValueError(
-                    f"{portable_path(self.path)}: {run.key} was run with other options ({', '.join(differing)}). Name "
-                    "another `output`, or remove the runs that no longer count."
-                )
-            return True
-        return False
+        done, recipe = self._find(run), run.recipe()
+        if done is not None and done["recipe"] != recipe:
+            differing = [name for name in recipe if done["recipe"].get(name) != recipe[name]]
+            raise ValueError(
+                f"{portable_path(self.path)}: {run.key} was run with other options ({', '.join(differing)}). Name "
+                "another `output`, or remove the runs that no longer count."
+            )
+        return done is not None
 
     def add(self, run: Run, results: dict[str, Any], recipe: dict[str, Any]) -> None:
         """
@@ -73,8 +69,40 @@ class RunFile:
         setting, system, seed = run.key
         entry = {"setting": setting, "system": system, "seed": seed, "recipe": run.recipe(), **results, "run": recipe}
         self.runs.append(entry)
+        self._write()
+
+    def take(self, other: "RunFile", wanted: Sequence[Run]) -> int:
+        """
+        Take over runs that another process did, and put all in the order of the experiment.
+
+        Args:
+            other (`RunFile`): File of the other process.
+            wanted (`Sequence[Run]`): Runs of the experiment.
+
+        Returns:
+            `int`: how many were not here.
+
+        Raises:
+            `ValueError`: as in `has`.
+        """
+        found = [other._find(run) for run in wanted if other.has(run) and not self.has(run)]
+        missing = [entry for entry in found if entry is not None]
+        self.runs.extend(missing)
+        order = {run.key: index for index, run in enumerate(wanted)}
+        self.runs.sort(key=lambda entry: order.get(_key(entry), len(order)))
+        self._write()
+        return len(missing)
+
+    def _find(self, run: Run) -> dict[str, Any] | None:
+        return next((entry for entry in self.runs if _key(entry) == run.key), None)
+
+    def _write(self) -> None:
         self.content["summary"] = summarize(self.runs)
         write_json_atomic(self.path, self.content)
+
+
+def _key(entry: dict[str, Any]) -> tuple[str, str, int]:
+    return entry["setting"], entry["system"], entry["seed"]
 
 
 def summarize(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -70,9 +70,7 @@ def fit_sentences(
     return [_joined(slot) for slot in slots]
 
 
-def _places(
-    sentences: Sequence[GeneratedSentence], request: DecodingRequest, config: DocMTConfig
-) -> Sequence[int]:
+def _places(sentences: Sequence[GeneratedSentence], request: DecodingRequest, config: DocMTConfig) -> Sequence[int]:
     """Which of the wanted sentences, from 0, each generated one is."""
     if not (request.is_free and config.indexed_separators):
         return range(len(sentences))
