@@ -267,7 +267,7 @@ def test_line_files_are_scored(save, tmp_path):
     assert list(entry["sha256"]) == ["current.src", "current.trg"]
 
 
-def test_real_suites_are_scored_with_every_kind_of_model(docmt_data, save, toy_documents, tmp_path):
+def test_real_suites_are_scored_by_our_models_and_by_others(docmt_data, save, toy_documents, tmp_path):
     """A few items of each, by random models: what is counted is what was read."""
     suites = []
     for path in sorted(docmt_data.glob("suites/*.jsonl.gz")):
@@ -279,13 +279,13 @@ def test_real_suites_are_scored_with_every_kind_of_model(docmt_data, save, toy_d
     opus.mkdir()
     write_opus_checkpoint(opus, toy_documents, max_position_embeddings=512)
     torch.manual_seed(0)
-    folders = [save(name) for name in ("concat-adj", "window-attn", "global-local")]
+    folders = [save(name) for name in ("concat-adj", "window-attn")]
     for folder in (*folders, str(opus)):
-        result = run("--model", folder, "--suite", *suites, "--max_items", 4, tmp_path=tmp_path)
+        result = run("--model", folder, "--suite", *suites, "--max_items", 3, tmp_path=tmp_path)
         assert len(result["suites"]) == 9
         for entry in result["suites"]:
-            assert entry["items"] == 4
-            assert entry["correct"] + entry["ties"] <= 4
+            assert entry["items"] == 3
+            assert entry["correct"] + entry["ties"] <= 3
             assert entry["items_over_part_limit"] == 0
         held = result["suites"][0]["suite_context"]
         assert (held["source_left"], held["target_left"], held["both_left"], held["both_right"]) == (3, 1, 1, 0)

@@ -10,6 +10,7 @@ import pytest
 import torch
 from transformers import MarianTokenizer
 
+import modeling_docmt
 from modeling_docmt.documents_docmt import encode_sentences, has_letters
 from modeling_docmt.pipeline_docmt import DocumentTranslationPipeline
 from modeling_docmt.text_docmt import split_lines
@@ -17,7 +18,9 @@ from modeling_docmt.text_docmt import split_lines
 
 # random models do not stop by themselves
 SHORT = {"max_sentence_tokens": 4}
-SYSTEMS = [("sentence-level", {}), ("concat-adj", {"context_sentences": 2}), ("concat-document", {})]
+# where presets are wider than the documents here
+CHANGES = {"window-attn": {"window_size": 3}, "p-transformer": {"relative_distances": 5}}
+SYSTEMS = [(system, CHANGES.get(system, {})) for system in modeling_docmt.SYSTEMS]
 
 
 @pytest.fixture(scope="module")

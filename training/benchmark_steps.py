@@ -37,7 +37,10 @@ class StepsArguments(ModelArguments):
 
     vocabulary: int = field(default=8000, metadata={"help": "Words of the vocabulary, special tokens included."})
     models: list[str] = field(
-        default_factory=lambda: [MARIAN, "concat-document", "lst-attn", WINDOWS, "window-attn sinusoidal", GATHER],
+        default_factory=lambda: [
+            *(MARIAN, "concat-document", "lst-attn", "p-transformer", "g-transformer", "global-local"),
+            *(WINDOWS, "window-attn sinusoidal", GATHER),
+        ],
         metadata={"help": "Models to measure, see above."},
     )
     lengths: list[int] = field(

@@ -1,4 +1,4 @@
-"""
+r"""
 What the encoder states of trained models know about positions, layer by layer: probes on frozen states.
 
     python -m training.probe --model outputs/concat-document outputs/p-transformer \
