@@ -11,7 +11,16 @@ from training.benchmark_models import ModelArguments, as_row, docmt_config, rand
 
 
 SHAPE = "--d_model 16 --layers 1 --heads 2 --ffn 16 --vocabulary 300 --window 3 --sentence_tokens 5".split()
-MODELS = ["MarianMTModel", "concat-document", "lst-attn", "window-attn", "window-attn sinusoidal"]
+MODELS = [
+    "MarianMTModel",
+    "concat-document",
+    "lst-attn",
+    "p-transformer",
+    "g-transformer",
+    "global-local",
+    "window-attn",
+    "window-attn sinusoidal",
+]
 GATHER = "window-attn gather"
 
 
