@@ -32,5 +32,6 @@ def test_what_needs_context_is_learned_by_systems_that_have_it_alone(tmp_path):
     alone = rows["sentence-level"]
     assert alone["control"] > 95
     assert alone["pronoun"] < 50 and alone["formality"] < 65 and alone["term"] < 65
-    solved = [system for system, row in rows.items() if row["pronoun"] > 80]
-    assert len(solved) >= 3 and "sentence-level" not in solved
+    better = [system for system, row in rows.items() if row["pronoun"] > alone["pronoun"] + 15]
+    assert len(better) >= 3
+    assert all(rows["global-local"][question] > 95 for question in ("control", "pronoun", "formality", "term"))
