@@ -33,7 +33,9 @@ def save_curves(path: str | Path, runs: list[dict[str, Any]], without_context: d
         _draw(axis, [run for run in runs if run["setting"] == setting], name, colors)
         if name in without_context:
             axis.axhline(without_context[name], color="grey", linestyle="--", linewidth=1, label="without context")
-        axis.set(title=setting if name == WORDS else f"{setting}: {name}", xlabel="updates", ylim=(0, 1.02))
+        # what all panels share is not said in each
+        title = setting if len(names) == 1 else name if len(settings) == 1 else f"{setting}: {name}"
+        axis.set(title=title, xlabel="updates", ylim=(0, 1.02))
         axis.grid(alpha=0.3)
     axes[0][0].set(ylabel="accuracy")
     lines = {label: line for axis in axes.flat for line, label in zip(*axis.get_legend_handles_labels(), strict=True)}
