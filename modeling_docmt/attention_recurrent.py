@@ -53,9 +53,9 @@ class RecurrentAttention(AttentionHeads):
     Causal self-attention to the own sentence and to the `memory_sentences` before it.
 
     `logit = ((q + u) . k + (q + v) . W_r P(distance)) / sqrt(head_dim)`. No gradient flows into the states of the
-    memory, but the projections of its keys and values learn from it: they are made from the states for the own
-    sentence, and once more from the same states held fixed. So all sentences of a document are one parallel pass, with
-    the loss and the gradients of going from sentence to sentence.
+    memory, but the projections of its keys and values, and a norm before them, learn from it: they are made from the
+    states for the own sentence, and once more from the same states held fixed. So all sentences of a document are one
+    parallel pass, with the loss and the gradients of going from sentence to sentence.
 
     Source: Dai et al. (2019), on relative positions; Zheng et al. (2020), on the decoder.
 
@@ -76,6 +76,7 @@ class RecurrentAttention(AttentionHeads):
         attention_masks: dict[str, Any],
         encoder_hidden_states: torch.Tensor | None = None,
         cache: SearchCache | None = None,
+        memory_states: torch.Tensor | None = None,
         **kwargs,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """
@@ -86,6 +87,9 @@ class RecurrentAttention(AttentionHeads):
                 `"recurrent_terms"`.
             encoder_hidden_states: Not used: it is self-attention.
             cache (`SearchCache`, *optional*): Keys and values of document decoding.
+            memory_states (`torch.Tensor` of shape `(B, T, d_model)`, *optional*):
+                The values of `hidden_states`, as a memory has them: made from states that are held fixed. Where
+                missing, no gradient leaves the memory but to the projections.
 
         Returns:
             `tuple`: states of the shape of `hidden_states`, and on eager weights `(B, H, T, T)`.
@@ -95,8 +99,10 @@ class RecurrentAttention(AttentionHeads):
             return self.out_proj(self._attend_in_search(hidden_states, attention_masks, terms, cache)), None
         plan: RecurrentPlan = attention_masks["recurrent"]
         query = self.split_rows(self.project_queries(hidden_states, attention_masks))
+        states = hidden_states.flatten(0, 1)
+        memory = states.detach() if memory_states is None else memory_states.flatten(0, 1)
         key, value = (
-            MemoryProjection.apply(hidden_states.flatten(0, 1), projection.weight, projection.bias, plan)
+            MemoryProjection.apply(states, memory, projection.weight, projection.bias, plan)
             for projection in (self.k_proj, self.v_proj)
         )
         assert terms.distances is not None
@@ -148,14 +154,14 @@ class RecurrentAttention(AttentionHeads):
 
 class MemoryProjection(torch.autograd.Function):
     """
-    A linear projection of rows, gathered for keys of which those in a memory give no gradient to the rows.
+    A linear projection of rows, gathered for keys of which those in a memory are made from other states.
 
-    Equal to projecting `states` for the own sentences and `states.detach()` for the memories, at half the products.
-    Arguments: states `(rows, d_in)`, weight, bias or None, `RecurrentPlan`.
+    Equal to projecting `states` for the own sentences and `memory`, whose values are the same, for the memories, at
+    half the products. Arguments: states and memory `(rows, d_in)`, weight, bias or None, `RecurrentPlan`.
     """
 
     @staticmethod
-    def forward(ctx, states, weight, bias, plan: RecurrentPlan):
+    def forward(ctx, states, memory, weight, bias, plan: RecurrentPlan):
         ctx.save_for_backward(states, weight)
         ctx.plan, ctx.has_bias = plan, bias is not None
         return nn.functional.linear(states, weight, bias).index_select(0, plan.index)
@@ -167,7 +173,11 @@ class MemoryProjection(torch.autograd.Function):
         index, is_memory = ctx.plan.index, ctx.plan.is_memory
         grad_keys = grad_keys.to(weight.dtype)
         of_live = grad_keys.new_zeros(len(states), weight.shape[0])
+        of_memory = torch.zeros_like(of_live)
         of_live.index_add_(0, index[~is_memory], grad_keys[~is_memory])
-        of_all = of_live.index_add(0, index[is_memory], grad_keys[is_memory])
+        of_memory.index_add_(0, index[is_memory], grad_keys[is_memory])
+        of_all = of_live + of_memory
         of_bias = of_all.sum(0) if ctx.has_bias else None
-        return (of_live @ weight).to(states.dtype), of_all.T @ states.to(weight.dtype), of_bias, None
+        of_memory_states = (of_memory @ weight).to(states.dtype) if ctx.needs_input_grad[1] else None
+        of_weight = of_all.T @ states.to(weight.dtype)
+        return (of_live @ weight).to(states.dtype), of_memory_states, of_weight, of_bias, None

@@ -169,9 +169,13 @@ class DocMTDecoderLayer(GradientCheckpointingLayer):
         """Target states `(B, T, d_model)` and source states `(B, S, d_model)` to target states."""
         # 1. self-attention
         residual = hidden_states
+        memory = {}
         if self.normalize_before:
             hidden_states = self.self_attn_layer_norm(hidden_states)
-        hidden_states, _ = self.self_attn(hidden_states, attention_masks, cache=cache, **kwargs)
+            if isinstance(self.self_attn, RecurrentAttention) and torch.is_grad_enabled():
+                # a memory holds what came into the layer, so that the norm learns from it as the projections do
+                memory["memory_states"] = self.self_attn_layer_norm(residual.detach())
+        hidden_states, _ = self.self_attn(hidden_states, attention_masks, cache=cache, **memory, **kwargs)
         hidden_states = residual + nn.functional.dropout(hidden_states, self.dropout, self.training)
         if not self.normalize_before:
             hidden_states = self.self_attn_layer_norm(hidden_states)

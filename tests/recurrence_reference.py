@@ -15,7 +15,7 @@ class GlobalLocalModel(PlainModel):
     """
     Logits of one document, with a loop over sentences, and a vector gamma for each pair of words.
 
-    The memory is what attention reads, so of a pre-norm layer the normalized states: no gradient flows into it.
+    The memory is what came into a layer, before the norm of a pre-norm layer: no gradient flows into it.
 
     Args:
         model (`DocMTForConditionalGeneration`): Whose parameters are used; gradients reach them.
@@ -122,7 +122,9 @@ class GlobalLocalModel(PlainModel):
             states = self._sublayer(
                 f"{name}.self_attn_layer_norm",
                 states,
-                lambda x, name=f"{name}.self_attn", layer=layer: self._recurrent_attention(name, x, earlier[layer]),
+                lambda x, before=states, name=f"{name}.self_attn", layer=layer: self._recurrent_attention(
+                    name, x, before, earlier[layer]
+                ),
             )
             states = self._sublayer(
                 f"{name}.encoder_attn_layer_norm",
@@ -132,10 +134,19 @@ class GlobalLocalModel(PlainModel):
             states = self._feed_forward(name, states)
         return states
 
-    def _recurrent_attention(self, name: str, states: torch.Tensor, earlier: list[torch.Tensor]) -> torch.Tensor:
-        """Keys are the states that earlier sentences left in `earlier`, held fixed, and then the own ones."""
-        everything = torch.cat([*earlier[-self.config.memory_sentences :], states])
-        earlier.append(states.detach())
+    def _recurrent_attention(
+        self, name: str, states: torch.Tensor, before: torch.Tensor, earlier: list[torch.Tensor]
+    ) -> torch.Tensor:
+        """
+        Keys are made of the states that earlier sentences left in `earlier`, held fixed, and then of the own ones.
+
+        `before` are the own ones as they came into the layer, which is what is left behind.
+        """
+        memory = earlier[-self.config.memory_sentences :]
+        if self.config.normalize_before:
+            memory = [self._norm(f"{name}_layer_norm", fixed) for fixed in memory]
+        everything = torch.cat([*memory, states])
+        earlier.append(before.detach())
         query = self._linear(f"{name}.q_proj", states)
         key, value = (self._linear(f"{name}.{kind}_proj", everything) for kind in "kv")
         first = len(everything) - len(states)

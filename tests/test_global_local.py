@@ -180,15 +180,16 @@ def plan_of(lengths: list[int], memory: int) -> RecurrentPlan:
 @pytest.mark.parametrize("memory", [1, 2, 5])
 @pytest.mark.parametrize("has_bias", [True, False])
 def test_one_projection_for_two_has_their_values_and_gradients(has_bias, memory):
-    """Fails if a gradient reaches the states of a memory, or if the weight learns from the own sentences alone."""
+    """Fails if a gradient reaches the states by a memory, or if the weight learns from the own sentences alone."""
     plan = plan_of([3, 1, 4, 2], memory)
     states = torch.randn(10, 6, dtype=torch.float64, requires_grad=True)
     weight = torch.randn(5, 6, dtype=torch.float64, requires_grad=True)
     bias = torch.randn(5, dtype=torch.float64, requires_grad=True) if has_bias else None
-    variables = [states, weight] + ([bias] if has_bias else [])
-    live, fixed = (torch.nn.functional.linear(x, weight, bias)[plan.index] for x in (states, states.detach()))
+    fixed_states = states.detach().clone().requires_grad_()
+    variables = [states, fixed_states, weight] + ([bias] if has_bias else [])
+    live, fixed = (torch.nn.functional.linear(x, weight, bias)[plan.index] for x in (states, fixed_states))
     twice = torch.where(plan.is_memory[:, None], fixed, live)
-    once = MemoryProjection.apply(states, weight, bias, plan)
+    once = MemoryProjection.apply(states, fixed_states, weight, bias, plan)
     assert torch.equal(once, twice)
     pull = torch.randn_like(once)
     for fast, plain in zip(

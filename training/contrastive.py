@@ -52,7 +52,7 @@ from .contrastive_sequences import (
     resolve_context,
 )
 from .hypotheses import load_tokenizer
-from .probe_report import load_pyplot
+from .plotting import load_pyplot
 from .results import (
     portable_path,
     run_info,

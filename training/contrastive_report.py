@@ -7,7 +7,7 @@ from typing import Any
 
 from .contrastive_items import UNKNOWN, ContrastiveItem, label_values
 from .measure import format_table
-from .probe_report import load_pyplot
+from .plotting import load_pyplot, save_figure
 
 
 TABLE = {
@@ -160,6 +160,4 @@ def save_curves(path: str | Path, result: dict[str, Any]) -> None:
     axis.grid(alpha=0.3)
     axis.legend(fontsize=8)
     figure.tight_layout()
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=120)
-    pyplot.close(figure)
+    save_figure(figure, path)

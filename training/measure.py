@@ -26,6 +26,7 @@ from torch.autograd import (
 from tqdm import tqdm
 from transformers import HfArgumentParser
 
+from .plotting import load_pyplot, save_figure
 from .results import run_info, write_json_atomic
 
 
@@ -201,7 +202,7 @@ class Benchmark:
         if args.plot and self.panels is None:
             raise ValueError(f"`plot` draws nothing for this benchmark, got {args.plot!r}.")
         if args.plot:
-            _pyplot()  # not only after minutes of work
+            load_pyplot()  # not only after minutes of work
         threads = torch.get_num_threads()
         torch.set_num_threads(args.threads)
         torch.manual_seed(0)
@@ -250,7 +251,7 @@ class Panel:
 
 def save_plot(path: str, panels: Sequence[Panel]) -> None:
     """Write panels, side by side, as a PNG file."""
-    pyplot = _pyplot()
+    pyplot = load_pyplot()
     figure, axes = pyplot.subplots(1, len(panels), figsize=(5.5 * len(panels), 4), squeeze=False)
     for axis, panel in zip(axes[0], panels, strict=True):
         for name, (x, y) in panel.lines.items():
@@ -259,17 +260,4 @@ def save_plot(path: str, panels: Sequence[Panel]) -> None:
         axis.grid(alpha=0.3)
         axis.legend(fontsize=8)
     figure.tight_layout()
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=120)
-    pyplot.close(figure)
-
-
-def _pyplot() -> Any:
-    try:
-        import matplotlib
-    except ImportError as error:
-        raise ImportError("`plot` needs matplotlib: pip install 'docmt[plot]'.") from error
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    return pyplot
+    save_figure(figure, path)

@@ -42,7 +42,7 @@ from .attention_share import ModelSequence, encode_pairs, first_sentences, load_
 from .documents import read_documents
 from .hypotheses import load_tokenizer
 from .measure import format_table
-from .probe_report import load_pyplot
+from .plotting import load_pyplot
 from .results import portable_path, run_info, sha256_of_file, write_json_atomic
 
 

@@ -35,9 +35,10 @@ from .arguments import parse_arguments as parse_flags
 from .data import encode_corpus
 from .documents import load_corpus
 from .hypotheses import load_tokenizer
+from .plotting import load_pyplot
 from .probe_maps import COMBINATIONS, PositionProbes
 from .probe_pairs import signed_distances
-from .probe_report import describe_layers, load_pyplot, probe_table, save_probe_plot
+from .probe_report import describe_layers, probe_table, save_probe_plot
 from .probe_states import StateSource
 from .probe_training import TOLERANCE, evaluate_probes, fit_probes
 from .results import portable_path, run_info, sha256_of_file, sha256_of_files, write_json_atomic

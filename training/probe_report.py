@@ -1,10 +1,10 @@
 """Results of `training.probe`: for its file, as a table, and as plots like figures 1 to 3 of the paper."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from .measure import format_table
+from .plotting import load_pyplot, save_figure
 from .probe_training import TOLERANCE, Fit, Score
 
 
@@ -65,23 +65,6 @@ def _table_row(layer: dict[str, Any], distances: Sequence[int]) -> dict[str, Any
     return row
 
 
-def load_pyplot() -> Any:
-    """
-    Return pyplot, drawing into files.
-
-    Raises:
-        `ImportError`: where matplotlib is not installed, saying how to install it.
-    """
-    try:
-        import matplotlib
-    except ImportError as error:
-        raise ImportError("`plot` needs matplotlib: pip install 'docmt[plot]'.") from error
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    return pyplot
-
-
 def save_probe_plot(path: str, results: dict[str, Any]) -> None:
     """
     Draw accuracy by layer (above, and below for nearly right positions) and by signed distance (below).
@@ -102,9 +85,7 @@ def save_probe_plot(path: str, results: dict[str, Any]) -> None:
         axis.grid(alpha=0.3)
         axis.legend(fontsize=8)
     figure.tight_layout()
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=120)
-    pyplot.close(figure)
+    save_figure(figure, path)
 
 
 def _draw_by_layer(axis: Any, models: Sequence[dict[str, Any]], task: str, measure: str, title: str) -> None:

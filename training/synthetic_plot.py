@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from .learning_scores import WORDS
-from .measure import _pyplot
+from .plotting import load_pyplot, save_figure
 
 
 def save_curves(path: str | Path, runs: list[dict[str, Any]], without_context: dict[str, float]) -> None:
@@ -19,7 +19,7 @@ def save_curves(path: str | Path, runs: list[dict[str, Any]], without_context: d
         without_context (`dict[str, float]`):
             For each phenomenon, the accuracy of one who knows the current sentence alone, a dashed line.
     """
-    pyplot = _pyplot()
+    pyplot = load_pyplot()
     settings = list(dict.fromkeys(run["setting"] for run in runs))
     names = [WORDS, *without_context]
     # phenomena side by side; where there are none, the settings
@@ -40,9 +40,7 @@ def save_curves(path: str | Path, runs: list[dict[str, Any]], without_context: d
     axes[0][0].set(ylabel="accuracy")
     lines = {label: line for axis in axes.flat for line, label in zip(*axis.get_legend_handles_labels(), strict=True)}
     figure.legend(lines.values(), lines.keys(), loc="outside lower center", ncols=2 * shape[1], fontsize=8)
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=120)
-    pyplot.close(figure)
+    save_figure(figure, path)
 
 
 def _draw(axis: Any, runs: list[dict[str, Any]], name: str, colors: dict[str, str]) -> None:
