@@ -33,6 +33,8 @@ class ModelArguments(MeasureArguments):
 # what is measured beside the rows of `SYSTEMS`, as changes to one of them
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "window-attn sinusoidal": ("window-attn", {"position_encoding": "sinusoidal"}),
+    # what a sentence-level model computes for the same tokens
+    "sentences alone": ("g-transformer", {"global_layers": 0}),
 }
 
 
