@@ -42,7 +42,7 @@ class DocumentTranslationOutput(ModelOutput):
             `"ok"`; `"empty"`: empty source; `"source_split"`: longer than a part and translated in pieces;
             `"hit_length_limit"`: ended by `max_sentence_tokens`; `"repetition"`: an n-gram of up to 4 tokens, 4 times
             or more in a row; and where the count was free, `"missing"`: none generated, and `"joined"`: surplus
-            sentences are in it.
+            sentences are in it, or it came out of order.
         alignment (`list[list[int]]`): Index of the source sentence that each target sentence translates.
     """
 

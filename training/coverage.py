@@ -5,9 +5,8 @@ A document is covered where the model, with no count to keep to, generates N - 1
 that are due, and then ends the output by itself. Coverage is the share of covered documents. It means something for
 `decoding="free"` alone: the other modes make N sentences out of any model.
 
-Source: Li et al. (P-Transformer), on sentence coverage. Two things differ. A document longer than a part, or than a
-block of context windows, is covered where each of its sequences is; and `decoding="free"` takes an indexed separator
-out of turn for impossible, so that such a one is no error here but never happens.
+Source: Li et al. (P-Transformer), on sentence coverage. A document longer than a part, or than a block of context
+windows, is covered where each of its sequences is.
 """
 
 from collections.abc import Sequence
@@ -83,7 +82,8 @@ def coverage(documents: Sequence[Sequence[str]]) -> dict[str, Any]:
     Returns:
         `dict`: JSON-able. `score`, percent of covered documents, and `missing_sentences_per_document`, both None where
         no document counts; the numbers that they are made of; and why documents are not covered: `missing` and
-        `surplus` sentences, or `cut` at the length limit before the model ended the output.
+        `surplus` sentences, those out of order among them, or `cut` at the length limit before the model ended the
+        output.
     """
     counted = [set(statuses) for statuses in documents if statuses]
     missing = sum(list(statuses).count("missing") for statuses in documents)
