@@ -365,10 +365,17 @@ def test_mistakes_in_an_experiment_are_found_before_the_first_run(experiment, tm
         main(["run", str(experiment), "--systems", "window-attn"])
 
 
+def test_a_setting_may_change_the_training():
+    settings = {"short": {"training": {"training_words": 50}}, "long": {}}
+    task = {"task": "cipher", "output": "unused.json", "seeds": [1], "systems": {"concat-document": {}}}
+    runs = Experiment(**task, settings=settings, training={"training_words": 500, "updates": 200}).runs()
+    assert [(run.plan.training_words, run.plan.updates) for run in runs] == [(50, 200), (500, 200)]
+
+
 @pytest.mark.parametrize("path", sorted(CONFIGS.glob("synthetic.*.yaml")), ids=lambda path: path.stem)
 def test_experiments_of_the_repository_are_valid(path):
     experiment = Experiment.from_file(path)
-    assert len(experiment.seeds) > 1
+    assert experiment.plot == experiment.output.removesuffix(".json") + ".png"
     assert {run.config(WordVocabulary(run.task.words())).vocab_size for run in experiment.runs()}
 
 

@@ -74,7 +74,9 @@ class Experiment:
         systems (`dict[str, dict]`):
             What is compared: by name, fields of `DocMTConfig` that differ from the preset. `system` says which preset,
             if that is not the name itself.
-        settings (`dict[str, dict]`, *optional*): By name, options of the task, added to those of `data`.
+        settings (`dict[str, dict]`, *optional*):
+            By name, options of the task, added to those of `data`; `training` among them holds options of
+            `LearningPlan`, added to those of the experiment.
         data (`dict`, *optional*): Options of the task in all settings.
         model (`dict`, *optional*): Fields of `DocMTConfig` in all systems.
         training (`dict`, *optional*): Options of `LearningPlan`.
@@ -122,10 +124,11 @@ class Experiment:
     def runs(self) -> Iterator[Run]:
         """All runs, those of the same documents behind each other."""
         fields_of_config = [f.name for f in dataclasses.fields(DocMTConfig)]
-        plan = _build(LearningPlan, self.training, "training")
-        for setting, options in self.settings.items():
+        for setting, of_setting in self.settings.items():
+            options = dict(of_setting or {})
+            plan = _build(LearningPlan, {**self.training, **options.pop("training", {})}, "training")
             for seed in self.seeds:
-                task = make_task(self.task, {**self.data, **(options or {}), "seed": seed})
+                task = make_task(self.task, {**self.data, **options, "seed": seed})
                 for name, own in self.systems.items():
                     changes = {**self.model, **(own or {})}
                     preset = changes.pop("system", name)

@@ -1,0 +1,164 @@
+"""The queue of runs: order, needs, locks, and what happens to runs that fail or are killed."""
+
+import shlex
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from training.reproduce import QUEUE, QueuedRun, RunQueue, main, read_queue
+
+
+def python(code: str) -> str:
+    """A command that runs code: the queue starts modules, and this one of the standard library does so."""
+    return f"timeit -n 1 -r 1 {shlex.quote(code)}"
+
+
+@pytest.fixture
+def entry(tmp_path):
+    """Makes entries of a queue whose command writes the output."""
+
+    def make(name, code="", **changes):
+        output = str(tmp_path / f"{name}.json")
+        code = code or f"open({output!r}, 'w').write('1')"
+        return {"name": name, "command": python(code), "output": output, "hours": 0.5, "tells": "much", **changes}
+
+    return make
+
+
+@pytest.fixture
+def queue_of(tmp_path):
+    """Makes a queue of entries, through its file."""
+
+    def make(*entries):
+        path = tmp_path / "queue.yaml"
+        path.write_text(yaml.safe_dump(list(entries)))
+        return RunQueue(read_queue(path), tmp_path / "queue")
+
+    return make
+
+
+def test_runs_are_done_in_order_behind_what_they_need_and_once(entry, queue_of):
+    queue = queue_of(entry("first"), entry("second", needs=["first"]))
+    states = [queue.state(run) for run in queue.runs.values()]
+    assert states == ["ready", "waits for first"]
+    assert list(queue.work(["first", "second"]).items()) == [("first", True), ("second", True)]
+    assert [queue.state(run) for run in queue.runs.values()] == ["done", "done"]
+    assert queue.work(["first", "second"]) == {}
+
+
+def test_two_workers_run_at_the_same_time(entry, queue_of, tmp_path):
+    # each ends well only while the other is there
+    code = (
+        "import pathlib, time; pathlib.Path({own!r}).touch(); end = time.time() + 30\n"
+        "while not pathlib.Path({other!r}).exists(): time.sleep(0.02); assert time.time() < end"
+    )
+    a, b = str(tmp_path / "a.json"), str(tmp_path / "b.json")
+    queue = queue_of(entry("a", code.format(own=a, other=b)), entry("b", code.format(own=b, other=a)))
+    assert queue.work(["a", "b"], workers=2) == {"a": True, "b": True}
+
+
+def test_a_run_that_another_process_holds_is_left_to_it(entry, queue_of):
+    queue = queue_of(entry("first"))
+    run = queue.runs["first"]
+    with queue.lock(run) as is_free:
+        assert is_free and queue.state(run) == "running"
+        assert queue.work(["first"]) == {}
+    assert queue.state(run) == "ready"
+
+
+def test_the_lock_of_a_killed_process_is_gone(entry, queue_of, tmp_path):
+    queue = queue_of(entry("first"))
+    holder = (
+        "import sys, time; from training.reproduce import read_queue, RunQueue\n"
+        "queue = RunQueue(read_queue(sys.argv[1]), sys.argv[2])\n"
+        "with queue.lock(queue.runs['first']): print('held', flush=True); time.sleep(60)"
+    )
+    arguments = [sys.executable, "-c", holder, str(tmp_path / "queue.yaml"), str(queue.folder)]
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "held\n"
+        assert queue.state(queue.runs["first"]) == "running"
+        process.kill()
+    assert queue.state(queue.runs["first"]) == "ready"
+
+
+def test_a_failed_run_is_named_keeps_others_going_and_is_tried_again(entry, queue_of):
+    queue = queue_of(
+        entry("broken", "raise SystemExit"),
+        entry("silent", "pass"),
+        entry("later", needs=["broken"]),
+        entry("free"),
+    )
+    names = list(queue.runs)
+    assert queue.work(names) == {"broken": False, "silent": False, "free": True}
+    assert [queue.state(run) for run in queue.runs.values()] == ["failed", "failed", "waits for broken", "done"]
+    assert queue.mark(queue.runs["broken"]).read_text() == "exit status 1\n"
+    assert "silent.json" in queue.mark(queue.runs["silent"]).read_text()
+    assert queue.work(names) == {"broken": False, "silent": False}
+
+
+def test_training_goes_on_from_its_last_checkpoint(entry, tmp_path):
+    run = QueuedRun(**entry("train", checkpoints=str(tmp_path / "train")))
+    assert "--resume_from_checkpoint" not in run.words()
+    (tmp_path / "train" / "checkpoint-250").mkdir(parents=True)
+    assert run.words()[-2:] == ["--resume_from_checkpoint", "true"]
+
+
+def test_nothing_is_started_after_the_time_is_over(entry, queue_of):
+    queue = queue_of(entry("first", "import time; time.sleep(0.3)"), entry("second"))
+    start = time.time()
+    assert list(queue.work(["first", "second"], hours=0.1 / 3600)) == ["first"]
+    assert time.time() - start < 30
+
+
+def test_an_unset_variable_is_an_error_that_names_it(entry, monkeypatch):
+    monkeypatch.delenv("DOCMT_NOWHERE", raising=False)
+    run = QueuedRun(**entry("first") | {"command": "json.tool $DOCMT_NOWHERE/in.json"})
+    with pytest.raises(ValueError, match=r"first: `\$DOCMT_NOWHERE/in.json` names a variable that is not set"):
+        run.words()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"outptu": "x"}, "'outptu'"),
+        ({"needs": ["second"]}, "needs 'second', which no run before it is"),
+        ({"name": "second"}, "'second' is there twice"),
+    ],
+)
+def test_a_faulty_queue_is_refused(entry, queue_of, change, message):
+    with pytest.raises(ValueError, match=message):
+        queue_of(entry("first") | change, entry("second"))
+
+
+def test_a_missing_field_and_an_unknown_run_are_errors(entry, queue_of, tmp_path):
+    faulty = entry("first")
+    del faulty["hours"]
+    with pytest.raises(ValueError, match="'first' has no `hours`"):
+        queue_of(faulty)
+    queue_of(entry("first"))
+    with pytest.raises(SystemExit, match="'third'"):
+        main(["list", "--queue", str(tmp_path / "queue.yaml"), "--only", "third"])
+
+
+def test_the_list_has_states_and_the_hours_that_are_left(entry, queue_of, tmp_path, capsys):
+    queue_of(entry("first"), entry("second", hours=1.25))
+    options = ["--queue", str(tmp_path / "queue.yaml"), "--folder", str(tmp_path / "queue")]
+    main(["run", "--only", "first", *options])
+    capsys.readouterr()
+    main(["list", *options])
+    table = capsys.readouterr().out
+    assert "first" in table and "done" in table and "1.25 CPU hours are left" in table
+
+
+def test_the_queue_of_the_project_can_be_read_and_names_real_files():
+    root = Path(__file__).parent.parent
+    runs = read_queue(root / QUEUE)
+    modules = {run.command.split()[0] for run in runs}
+    assert all((root / f"{module.replace('.', '/')}.py").is_file() for module in modules)
+    configs = {word for run in runs for word in run.command.split() if word.endswith(".yaml")}
+    assert all((root / config).is_file() for config in configs)
+    assert len({run.output for run in runs}) == len(runs)
