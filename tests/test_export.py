@@ -1,11 +1,15 @@
 import json
+from functools import partial
 
 import pytest
 import torch
+from hub_server import HubServer, let_clients_through
+from huggingface_hub import HfApi
 from safetensors.torch import load_file
 
 from modeling_docmt import DocMTForConditionalGeneration, DocMTTokenizer
-from training.export import main
+from training import export
+from training.export import main, publish_folder
 
 
 @pytest.fixture
@@ -42,3 +46,66 @@ def test_a_published_folder_holds_code_and_tokenizer(trained, tmp_path):
 def test_a_folder_without_a_model_is_refused(tmp_path):
     with pytest.raises(ValueError, match="no config.json"):
         main(["--model", str(tmp_path), "--output_dir", str(tmp_path / "out")])
+
+
+@pytest.fixture
+def hub(monkeypatch):
+    """A Hub on which `training.export` acts for the user ada."""
+    with HubServer() as hub:
+        let_clients_through(monkeypatch)
+        monkeypatch.setattr(export, "HfApi", partial(HfApi, hub.endpoint, token=hub.add_user("ada")))
+        yield hub
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A small folder to publish."""
+    folder = tmp_path / "published"
+    folder.mkdir()
+    (folder / "README.md").write_text("---\nlicense: mit\n---\n", encoding="utf-8")
+    (folder / "config.json").write_text("{}", encoding="utf-8")
+    return folder
+
+
+def test_a_published_folder_is_one_commit_of_its_files(hub, folder):
+    address = publish_folder(folder, "ada/model")
+    assert hub.files("ada/model") == {path.name: path.read_bytes() for path in folder.iterdir()}
+    commit = hub.repository("ada/model").at("main")
+    assert address == f"{hub.endpoint}/ada/model/commit/{commit.sha}"
+    assert commit.parent is not None and commit.parent.parent is None
+    (folder / "config.json").write_text("[]", encoding="utf-8")
+    publish_folder(folder, "ada/model", revision="next")
+    assert hub.files("ada/model")["config.json"] == b"{}"
+    assert hub.files("ada/model", "next")["config.json"] == b"[]"
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("training_args.bin", "training_args.bin"),
+        ("checkpoint-10/trainer_state.json", "checkpoint-10"),
+        ("old/scores.pkl", "scores.pkl"),
+    ],
+)
+def test_pickles_and_checkpoints_are_not_published(hub, folder, name, found):
+    (folder / name).parent.mkdir(exist_ok=True)
+    (folder / name).write_bytes(b"")
+    with pytest.raises(ValueError, match=f"must not be published: {found}"):
+        publish_folder(folder, "ada/model")
+    assert not hub.repositories
+
+
+def test_private_weights_do_not_reach_a_public_repository(hub, folder):
+    publish_folder(folder, "ada/secret", private=True)
+    assert hub.repository("ada/secret").access == "private"
+    publish_folder(folder, "ada/secret", private=True)
+    HfApi(hub.endpoint, token=next(iter(hub.users))).create_repo("ada/open")
+    with pytest.raises(ValueError, match="exists and is public"):
+        publish_folder(folder, "ada/open", private=True)
+    assert hub.files("ada/open") == {}
+
+
+def test_options_of_a_repository_need_a_repository(trained, tmp_path):
+    for options in (["--private", "true"], ["--revision", "next"]):
+        with pytest.raises(ValueError, match="push_to_hub"):
+            main(["--model", str(trained), "--output_dir", str(tmp_path / "out"), *options])
