@@ -4,6 +4,7 @@ import json
 
 import datasets
 import pytest
+from huggingface_hub import DatasetCard
 
 from training.corpus_filters import CorpusFilter, clean_sentence, select_sentences
 from training.documents import load_corpus, read_documents
@@ -183,6 +184,19 @@ def test_a_prepared_folder_is_an_input_again(line_files):
     folder = str(line_files / "corpus")
     second = prepare_corpus(CorpusArguments("records", [folder], output_dir=str(line_files / "again")))
     assert second["outputs"] == first["outputs"]
+
+
+def test_the_card_says_what_the_folder_holds_and_what_the_viewer_shows(line_files):
+    info = prepare_corpus(arguments(line_files, license="cc0-1.0", drop_duplicates=True))
+    card = DatasetCard.load(line_files / "corpus" / "README.md")
+    assert card.data.language == ["en", "de"] and card.data.license == "cc0-1.0"
+    assert card.data.to_dict()["configs"] == [{"config_name": "default", "data_files": "documents.jsonl.gz"}]
+    assert (line_files / "corpus" / "documents.jsonl.gz").is_file()
+    assert f"| documents | {info['counts']['documents_out']} |" in card.text
+    assert info["command"] in card.text and "1 duplicate" in card.text
+    prepare_corpus(arguments(line_files, monolingual=True, target_files=None, output_dir=str(line_files / "one")))
+    card = DatasetCard.load(line_files / "one" / "README.md")
+    assert card.data.language == ["en"] and card.data.license == "unknown" and "target words" not in card.text
 
 
 def test_a_fault_leaves_no_folder_behind(line_files):

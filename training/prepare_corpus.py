@@ -18,6 +18,7 @@ Output, in `--output_dir`, which appears when it is whole:
     documents.jsonl.gz   the documents, one JSON record a line
     data-*.arrow, dataset_info.json, state.json   the same for `datasets.load_from_disk` and `load_corpus`
     info.json            command, versions, counts, what was dropped and why, checksums
+    README.md            the card, with which the Hub shows the documents and `load_dataset` reads the folder
 
 The same input gives the same bytes. One document at a time is held in memory.
 """
@@ -36,6 +37,7 @@ from tqdm import tqdm
 from transformers import HfArgumentParser
 from transformers.utils import logging
 
+from training.corpus_card import corpus_card
 from training.corpus_filters import CorpusFilter
 from training.corpus_formats import BOUNDARIES_WITH_FILE, read_joined_documents, read_line_documents
 from training.corpus_xml import read_opus_documents, read_tmx_documents, read_wmt_documents
@@ -48,6 +50,7 @@ from training.results import (
     sha256_of_file,
     sha256_of_files,
     write_json_atomic,
+    write_text_atomic,
 )
 
 
@@ -55,6 +58,7 @@ logger = logging.get_logger(__name__)
 
 JSONL_NAME = "documents.jsonl.gz"
 INFO_NAME = "info.json"
+CARD_NAME = "README.md"
 MESSAGES_KEPT = 20
 
 
@@ -126,6 +130,9 @@ class CorpusArguments:
     max_sentences: int | None = field(default=None, metadata={"help": "Longest document, in sentences."})
     drop_duplicates: bool = field(default=False, metadata={"help": "Drop documents that occurred before."})
     exclude_ids: list[str] | None = field(default=None, metadata={"help": "Documents to leave out, by id."})
+    license: str | None = field(
+        default=None, metadata={"help": "Terms of the texts, for the card, as the Hub writes them: `cc-by-4.0`."}
+    )
     overwrite: bool = field(default=False, metadata={"help": "Replace `output_dir` if it is one of this command."})
 
     def __post_init__(self) -> None:
@@ -265,9 +272,18 @@ def prepare_corpus(arguments: CorpusArguments, command: list[str] | None = None)
                 f"no document is left of {corpus_filter.counts['documents_in']}: {info['dropped_documents']}. Check "
                 f"`format`, `boundaries` and the limits. First message: {(messages or ['none'])[0]}"
             )
-        _write_arrow(folder, work / "cache", monolingual=arguments.monolingual)
+        source_languages, target_languages = _write_arrow(folder, work / "cache", monolingual=arguments.monolingual)
         info["outputs"] = {file.name: sha256_of_file(file) for file in sorted(folder.iterdir())}
         write_json_atomic(folder / INFO_NAME, info)
+        card = corpus_card(
+            output.resolve().name,
+            info,
+            documents=JSONL_NAME,
+            source_languages=source_languages,
+            target_languages=target_languages,
+            license=arguments.license,
+        )
+        write_text_atomic(folder / CARD_NAME, card)
         _move_into_place(folder, output, work / "replaced")
     finally:
         shutil.rmtree(work, ignore_errors=True)
@@ -319,7 +335,8 @@ def _kept(records: Iterator[Record], corpus_filter: CorpusFilter, monolingual: b
             yield kept
 
 
-def _write_arrow(folder: Path, cache_dir: Path, *, monolingual: bool) -> None:
+def _write_arrow(folder: Path, cache_dir: Path, *, monolingual: bool) -> tuple[list[str], list[str]]:
+    """Write the documents as a table; returns the source and the target languages in it."""
     # the fingerprint goes into the files; from the content, it is the same in each run
     documents = folder / JSONL_NAME
     table = dataset_from_documents(
@@ -329,6 +346,11 @@ def _write_arrow(folder: Path, cache_dir: Path, *, monolingual: bool) -> None:
         require_target=not monolingual,
     )
     table.save_to_disk(str(folder))
+    source, target = (
+        sorted(filter(None, table.unique(column))) if column in table.column_names else []
+        for column in ("src_lang", "tgt_lang")
+    )
+    return source, target
 
 
 def _move_into_place(folder: Path, output: Path, replaced: Path) -> None:

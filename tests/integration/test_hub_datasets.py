@@ -10,17 +10,6 @@ from training.documents import load_corpus
 from training.prepare_corpus import main as prepare_corpus
 
 
-# without it `load_dataset` would take the other JSON files of the folder for data
-CARD = """---
-language: [en, de]
-task_categories: [translation]
-configs:
-- config_name: default
-  data_files: documents.jsonl.gz
----
-
-# Toy documents
-"""
 KINDS = ("corpus", "corpus-parquet")
 
 
@@ -29,7 +18,6 @@ def corpus(toy_corpus, tmp_path_factory):
     folder = tmp_path_factory.mktemp("corpus") / "toy"
     languages = ("--source_lang", "en", "--target_lang", "de")
     prepare_corpus(["--format", "records", "--source_files", str(toy_corpus), *languages, "--output_dir", str(folder)])
-    (folder / "README.md").write_text(CARD, encoding="utf-8")
     return folder
 
 
