@@ -137,7 +137,7 @@ def test_wrong_counts_of_the_source_name_document_and_counts():
 
 @pytest.mark.parametrize("documents", [[], [[]], [[], []]])
 def test_nothing_to_score_is_said(documents):
-    with pytest.raises(ValueError, match="nothing to score"):
+    with pytest.raises(ValueError, match="nothing to score.*Check that the test set is the right file"):
         score_documents(documents, documents)
 
 

@@ -5,6 +5,7 @@ A hypothesis is a document, a list of sentences, and sentence i of the hypothesi
 reference. `MEASURES` (s-BLEU, d-BLEU, chrF and TER, through sacreBLEU) need hypotheses and references, and are
 computed unless others are asked for; `DISCOURSE_MEASURES` read the source or labels beside them: pronoun-F1 and
 formality-F1 (English to German), TCP with its parts TC, CP and PT (a labelled test set), and lexical-consistency.
+COMET needs a checkpoint, and the package unbabel-comet in an environment of its own.
 
 Every measure is made of counts of documents that can be summed, so that `training.bootstrap` resamples documents for
 all of them. The folders `pronoun_f1`, `formality_f1`, `tcp` and `lexical_consistency` hold the discourse measures as

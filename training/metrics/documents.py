@@ -62,7 +62,9 @@ def check_counts(hypotheses: Documents, references: Documents, names: Sequence[s
                 "or repair its alignment first."
             )
     if not any(len(reference) for reference in references):
-        raise ValueError("there is nothing to score: the references hold no sentence.")
+        raise ValueError(
+            "there is nothing to score: the references hold no sentence. Check that the test set is the right file."
+        )
 
 
 def check_sources(sources: Documents, references: Documents, names: Sequence[str] | None = None) -> None:

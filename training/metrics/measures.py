@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from .comet_score import COMET_MEASURE, check_comet, comet_entry, comet_scores, comet_statistics
 from .documents import Documents, check_counts, check_sources
 from .lexical import check_blanks, consistency_entry, consistency_scores, consistency_statistics
 from .pronouns import (
@@ -25,7 +26,7 @@ PRONOUN_MEASURES = {measure.name: measure for measure in (PRONOUN_F1, FORMALITY_
 CONSISTENCY_MEASURE = "lexical-consistency"
 # computed where they are asked for: each needs more than hypotheses and references
 DISCOURSE_MEASURES = (*PRONOUN_MEASURES, *TCP_MEASURES, CONSISTENCY_MEASURE)
-ALL_MEASURES = (*MEASURES, *DISCOURSE_MEASURES)
+ALL_MEASURES = (*MEASURES, *DISCOURSE_MEASURES, COMET_MEASURE)
 # all others are the better, the higher they are
 LOWER_IS_BETTER = ("TER",)
 
@@ -33,11 +34,11 @@ LOWER_IS_BETTER = ("TER",)
 @dataclasses.dataclass(frozen=True)
 class MeasureInputs:
     """
-    What discourse measures read beside hypotheses and references.
+    What discourse measures and COMET read beside hypotheses and references.
 
     Args:
         sources (`Sequence[Sequence[str]]`, *optional*):
-            Source documents, for pronoun-F1, formality-F1 and lexical-consistency.
+            Source documents, for pronoun-F1, formality-F1, lexical-consistency and COMET.
         source_lang (`str`, *optional*):
             Their language; pronoun-F1 and formality-F1 need to know that it is English.
         tagger (`str`, *optional*, defaults to `"hanta"`):
@@ -46,6 +47,11 @@ class MeasureInputs:
             Records of the labelled test set, for TCP, TC, CP and PT (see `training.metrics.tcp_score`).
         is_tokenized (`bool`, *optional*, defaults to `False`):
             Hypotheses are tokenised like the references of the labelled test set already.
+        comet (`str`, *optional*):
+            Path of a COMET checkpoint, a `.ckpt` file or a folder that holds one, for COMET (see
+            `training.metrics.comet_score`).
+        comet_command (`str`, *optional*):
+            Command that scores with it; `comet-score` on PATH by default.
     """
 
     sources: Documents | None = None
@@ -53,6 +59,8 @@ class MeasureInputs:
     tagger: str = "hanta"
     labels: Sequence[LabelledDocument] | None = None
     is_tokenized: bool = False
+    comet: str | None = None
+    comet_command: str | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,6 +108,8 @@ def check_measure(
     if measure in PRONOUN_MEASURES:
         check_languages(measure, inputs.source_lang, target_lang)
         load_tagger(inputs.tagger)
+    elif measure == COMET_MEASURE:
+        check_comet(inputs.comet, inputs.comet_command)
     else:
         check_blanks(inputs.source_lang, target_lang)
     if inputs.sources is None:
@@ -139,6 +149,8 @@ def document_statistics(
         return tcp_statistics(hypotheses, inputs.labels or (), is_tokenized=inputs.is_tokenized)
     if measure == CONSISTENCY_MEASURE:
         return consistency_statistics(inputs.sources or (), hypotheses, references)
+    if measure == COMET_MEASURE:
+        return comet_statistics(inputs.sources or (), hypotheses, references, inputs.comet, inputs.comet_command)
     return surface_statistics(hypotheses, references, measure, target_lang)
 
 
@@ -162,6 +174,8 @@ def scores_from_sums(sums: np.ndarray, measure: str) -> np.ndarray:
         return tcp_scores(measure, sums)
     if measure == CONSISTENCY_MEASURE:
         return consistency_scores(sums)
+    if measure == COMET_MEASURE:
+        return comet_scores(sums)
     return surface_scores(sums, measure)
 
 
@@ -172,6 +186,8 @@ def _entry(sums: np.ndarray, measure: str, target_lang: str | None, inputs: Meas
         return tcp_entry(measure, sums, is_tokenized=inputs.is_tokenized)
     if measure == CONSISTENCY_MEASURE:
         return consistency_entry(sums)
+    if measure == COMET_MEASURE:
+        return comet_entry(sums, inputs.comet, inputs.comet_command)
     return surface_entry(sums, measure, target_lang)
 
 

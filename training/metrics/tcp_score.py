@@ -23,7 +23,7 @@ from .documents import Documents
 
 
 # raised whenever the same text would score otherwise
-DEFINITION = 1
+DEFINITION = 2
 
 WINDOW = 20
 # in the order of the statistics
@@ -152,7 +152,8 @@ def is_hit(position: int, candidates: Sequence[str], hypothesis: Sequence[str], 
         reference_tokens (`int`):
             Number of tokens of the reference document.
     """
-    place = position * len(hypothesis) // reference_tokens
+    # in floating point as the released scorer has it, where 7 * (122 / 14) is less than 61
+    place = int(position * (len(hypothesis) / reference_tokens))
     window = hypothesis[max(place - WINDOW, 0) : place + WINDOW]
     text = " ".join(window)
     return any(candidate in (text if " " in candidate else window) for candidate in candidates if candidate.strip())
