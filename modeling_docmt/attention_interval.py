@@ -38,6 +38,7 @@ class RelativeTerm:
     clamp: bool = False
 
 
+@torch.compiler.disable  # chunks of a plan differ from batch to batch
 def interval_attention(
     query: torch.Tensor,
     key: torch.Tensor,
@@ -83,6 +84,7 @@ def interval_attention(
     return IntervalAttentionFunction.apply(query, key, value, table, relative_query, task)
 
 
+@torch.compiler.disable
 def interval_attention_weights(
     query: torch.Tensor,
     key: torch.Tensor,

@@ -254,6 +254,21 @@ class DocMTPreTrainedModel(PreTrainedModel):
             if not self.config.tie_word_embeddings and self.config.init_std is None:
                 init.normal_(module.lm_head.weight, mean=0.0, std=self.config.d_model**-0.5)
 
+    def resize_token_embeddings(
+        self, new_num_tokens: int | None = None, pad_to_multiple_of: int | None = None, mean_resizing: bool = True
+    ) -> nn.Embedding:
+        """Resize embeddings and output layer, see `PreTrainedModel.resize_token_embeddings`."""
+        stacks = [module for module in self.modules() if isinstance(module, DocMTStack)]
+        tables = [stack.embed_tokens for stack in stacks]
+        embeddings = super().resize_token_embeddings(new_num_tokens, pad_to_multiple_of, mean_resizing)
+        if not self.config.tie_word_embeddings:
+            # the stock method puts one table into both stacks, which have their own here
+            size = embeddings.weight.shape[0]
+            for stack, table in zip(stacks, tables, strict=True):
+                stack.embed_tokens = self._get_resized_embeddings(table, size, mean_resizing=mean_resizing)
+                stack.embed_tokens.requires_grad_(table.weight.requires_grad)
+        return embeddings
+
 
 class DocMTStack(DocMTPreTrainedModel):
     """What encoder and decoder share: embeddings, positions, and the norm behind a pre-norm stack."""

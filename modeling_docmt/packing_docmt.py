@@ -35,6 +35,7 @@ class TokenLayout:
             self._index = torch.from_numpy(index).to(self.device)
 
     @classmethod
+    @torch.compiler.disable  # NumPy, see `masking_docmt.opaque`
     def from_mask(cls, mask: torch.Tensor | None, shape: tuple[int, int], device: torch.device, is_packed: bool):
         """
         Read the lengths off a mask `(B, L)` with 1 at tokens; `None` for no padding.

@@ -2,12 +2,18 @@
 
 import gzip
 import json
+import re
 
 import pytest
+from marian_models import write_opus_checkpoint
 from transformers import MarianConfig, MarianMTModel
 
 from modeling_docmt import DocMTForConditionalGeneration, DocumentTranslationPipeline
-from training.evaluate import EvaluationArguments, evaluate, main, parse_arguments, read_test_set
+from training import context_use, contrastive
+from training.attention_share import attention_share, encode_pairs, load_eager_model
+from training.evaluate import evaluate, main, parse_arguments
+from training.evaluate_arguments import EvaluationArguments
+from training.evaluate_inputs import read_test_set
 from training.hypotheses import PieceStatusPipeline, load_tokenizer, read_hypotheses
 from training.metrics import score_documents
 
@@ -250,6 +256,21 @@ def test_faulty_hypothesis_file_names_the_place(test_set, tmp_path, line, messag
         ({"model": "m", "tagger": "stanza"}, "`--tagger` must be one of hanta, spacy, none, got 'stanza'"),
         ({"model": "m", "num_beams": 0}, "`--num_beams` must be 1 or more, got 0"),
         ({"model": "m", "max_documents": 0}, "`--max_documents` must be 1 or more, got 0"),
+        ({"model": "m", "num_processes": 0}, "`--num_processes` must be 1 or more, got 0"),
+        ({"model": "m", "measures": ["all", "chrF"]}, "or `all`, got 'all'"),
+        ({"model": "m", "measures": ["COMET"]}, "COMET needs a checkpoint: name it with `--comet`"),
+        ({"model": "m", "comet_command": "c"}, "COMET needs a checkpoint: name it with `--comet`"),
+        ({"model": "m", "data": []}, "nothing to score: name test sets with `--data`, or `--suites`"),
+        ({"model": "m", "data": [], "suites": ["s"], "context_use": True}, "`--context_use` is of no use to suites"),
+        ({"model": "m", "suites": ["s", "s"]}, "`--suites` names a suite twice"),
+        ({"model": "m", "suite_curve": [1]}, "`--suite_curve` is a curve of contrastive suites"),
+        ({"hypotheses": ["h"], "suites": ["s"]}, "`--suites` looks into a model"),
+        ({"hypotheses": ["h"], "context_use": True}, "`--context_use` looks into a model"),
+        ({"hypotheses": ["h"], "attention_share": True}, "`--attention_share` looks into a model"),
+        ({"model": "m", "baselines": ["path"]}, "`--baselines` must be NAME=PATH, got 'path'"),
+        ({"model": "m", "baselines": ["a=x", "a=y"]}, "two systems are called 'a'"),
+        ({"model": "m", "baselines": ["m=x"]}, "two systems are called 'm'"),
+        ({"model": "m", "baselines": ["copy=x"], "baseline": "copy"}, "two systems are called 'copy'"),
         ({"model": "m", "data": ["a/t.jsonl", "b/t.jsonl.gz"]}, "two test sets alike"),
     ],
 )
@@ -383,3 +404,221 @@ def test_stock_model_translates_sentence_by_sentence(test_set, tmp_path, tokeniz
     assert sum(result["test_sets"][0]["status"].values()) == sum(len(record["src"]) for record in toy_documents[:3])
     with pytest.raises(ValueError, match="`--decoding` is an option of DocMT models"):
         evaluate(EvaluationArguments(**options, decoding="sequential"))
+
+
+@pytest.fixture
+def suite(tmp_path):
+    """A contrastive suite of English and German."""
+    records = [
+        {
+            **{"id": str(number), "src_lang": "en", "tgt_lang": "de", "src": ["The door.", "It is open."]},
+            **{"tgt_context": ["Die Tür."], "ref": "Sie ist offen.", "contrastive": ["Er ist offen.", wrong]},
+        }
+        for number, wrong in enumerate(["Es ist offen.", "Er offen.", "Sie ist offen. Nein."])
+    ]
+    return write_records(tmp_path / "suite.en-de.jsonl", records)
+
+
+def without_times(entry):
+    return {
+        key: [without_times(point) for point in value] if key == "curve" else value
+        for key, value in entry.items()
+        if key not in ("seconds", "items_per_second")
+    }
+
+
+def test_one_command_gives_all_measures(test_set, suite, make_model, tokenizer, tmp_path, toy_documents, capsys):
+    """Fails if a part is scored by another model, on other documents, or by other options than by its own command."""
+    folder, output, page, saved = (tmp_path / name for name in ("tiny", "result.json", "page.html", "saved"))
+    model = make_model("concat-adj", context_sentences=1, source_lang="en", target_lang="de", init_std=0.1)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    other = tmp_path / "other"
+    other.mkdir()
+    write_records(other / "test.en-de.toy.jsonl", [{**record, "tgt": record["src"]} for record in toy_documents])
+    main(
+        [
+            *("--model", str(folder), "--data", str(test_set), "--measures", "all", "--tagger", "none"),
+            *("--suites", str(suite), "--suite_curve", "0", "1", "--context_use", "--attention_share"),
+            *("--baseline", "copy", "--baselines", f"other={other}", f"second={other}", "--resamples", "20"),
+            *("--num_beams", "1", "--decoding", "sentence", "--max_documents", "6"),
+            *("--output", str(output), "--report", str(page), "--save_hypotheses", str(saved)),
+        ]
+    )
+    text = output.read_text(encoding="utf-8")
+    assert str(tmp_path) not in text
+    result = json.loads(text)
+    (entry,) = result["test_sets"]
+    surface = ["s-BLEU", "d-BLEU", "chrF", "TER"]
+    assert list(entry["scores"]) == [*surface, "pronoun-F1", "formality-F1", "lexical-consistency"]
+    assert list(entry["measures_left_out"]) == ["TCP", "TC", "CP", "PT", "COMET"]
+    assert "need the labelled test set" in entry["measures_left_out"]["TCP"]
+    assert "`--comet`" in entry["measures_left_out"]["COMET"]
+    assert list(entry["baselines"]) == ["copy", "other", "second"]
+    assert entry["baselines"]["other"] == entry["baselines"]["copy"]
+
+    arguments = ["--model", str(folder), "--suite", str(suite), "--curve", "0", "1"]
+    contrastive.main([*arguments, "--output", str(tmp_path / "suite.json")])
+    alone = json.loads((tmp_path / "suite.json").read_text(encoding="utf-8"))
+    assert list(map(without_times, result["suites"])) == list(map(without_times, alone["suites"]))
+    assert result["suites"][0]["context"] == {"source": 1, "target": 1, "right": 0}
+    recipe = {name: alone[name] for name in ("alignment", *contrastive.RECIPE)}
+    assert result["scoring"] == recipe
+
+    arguments = ["--model", str(folder), "--data", str(test_set), "--max_documents", "6", "--resamples", "20"]
+    context_use.main([*arguments, "--output", str(tmp_path / "use.json")])
+    alone = json.loads((tmp_path / "use.json").read_text(encoding="utf-8"))["test_sets"][0]["context_use"]
+    assert without_times(entry["context_use"]) == without_times(alone)
+    assert entry["context_use"]["right_less_none"]["score"] != 0
+
+    share = entry["attention_share"]
+    assert (share["documents"], share["documents_that_read_the_reference"]) == (6, 0)
+    eager = load_eager_model(str(folder))
+    pairs, _ = encode_pairs(eager, tokenizer, read_test_set(str(saved / "test.en-de.toy.jsonl")), target="reference")
+    assert share["share_per_layer"] == pytest.approx(attention_share(eager, pairs).per_layer, abs=1e-3)
+
+    table = capsys.readouterr().out
+    assert "measures that do not fit: TCP, TC, CP, PT, COMET" in table
+    assert f"attention to the aligned sentence: {share['share']:.1f} %" in table
+    assert re.search(r"suite\.en-de\.jsonl +1 source, 1 target, 0 right +3 ", table)
+    assert "accuracy by context sentences: 0: " in table
+    assert f"{entry['context_use']['right_less_none']['score']:+.4f}" in table
+    shown = page.read_text(encoding="utf-8")
+    assert shown.startswith("<!")
+    for name in ("tiny", "copy", "other", "second"):
+        assert name in shown
+
+
+def test_suites_alone_need_no_test_set(suite, model_folder, tmp_path, capsys):
+    output, page = tmp_path / "result.json", tmp_path / "page.html"
+    options = ["--model", str(model_folder), "--suites", str(suite), "--output", str(output), "--report", str(page)]
+    main(options)
+    result = json.loads(output.read_text(encoding="utf-8"))
+    assert result["test_sets"] == []
+    assert result["model"]["system"] == "concat-adj"
+    assert result["suites"][0]["items"] == 3
+    assert "suite.en-de.jsonl" in capsys.readouterr().out
+    assert page.is_file()
+
+
+def test_all_measures_are_those_that_fit_the_languages(tmp_path, monkeypatch):
+    """Fails if a measure that fits is left out since its software is not there."""
+    for number, target in enumerate(("fr", "ja", "de")):
+        record = {"id": "a", "src_lang": "en", "tgt_lang": target, "src": ["No."], "tgt": ["Non."]}
+        write_records(tmp_path / f"{number}.jsonl", [record])
+    paths = [str(tmp_path / f"{number}.jsonl") for number in range(3)]
+    options = {"measures": ["all"], "resamples": 0}
+    french = evaluate(EvaluationArguments(data=paths[:1], hypotheses=paths[:1], **options))["test_sets"][0]
+    assert list(french["scores"]) == ["s-BLEU", "d-BLEU", "chrF", "TER", "lexical-consistency"]
+    assert "English sources and German references" in french["measures_left_out"]["pronoun-F1"]
+    monkeypatch.setattr("training.metrics.surface.bleu_tokenizer", lambda language: "13a")
+    japanese = evaluate(EvaluationArguments(data=paths[1:2], hypotheses=paths[1:2], **options))["test_sets"][0]
+    assert list(japanese["scores"]) == ["s-BLEU", "d-BLEU", "chrF", "TER"]
+
+    def missing(name):
+        if name == "hanta":
+            raise ValueError("the tagger 'hanta' needs HanTa")
+
+    monkeypatch.setattr("training.metrics.measures.load_tagger", missing)
+    with pytest.raises(ValueError, match="2.jsonl: the tagger 'hanta' needs HanTa"):
+        evaluate(EvaluationArguments(data=paths[2:], hypotheses=paths[2:], **options))
+
+
+@pytest.fixture
+def model_that_must_not_run(model_folder, monkeypatch):
+    def fail(*arguments, **options):
+        raise AssertionError("the model was loaded")
+
+    monkeypatch.setattr("training.evaluate.Translator", fail)
+    monkeypatch.setattr("training.contrastive_scorer.ScorerSettings.load", fail)
+    return model_folder
+
+
+def set_languages(folder, **languages):
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text(encoding="utf-8")) | languages), encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--data", "none.jsonl"], "none.jsonl: there is no such file. Check the name"),
+        (["--data", "empty.jsonl"], "empty.jsonl: there is no sentence to score"),
+        (["--data", "one.jsonl", "--context_use"], "one.jsonl: shuffled context is drawn from other documents"),
+        (["--data", "single.jsonl", "--context_use"], "single.jsonl: no sentence has context"),
+        (["--suites", "none.jsonl"], "none.jsonl: there is no such file. Check the name"),
+        (["--suites", "empty.jsonl"], "empty.jsonl: not a contrastive suite that is known here"),
+        (["--suites", "one.jsonl"], "one.jsonl:1: no contrastive item"),
+        (["--suites", "suite.en-de.jsonl", "--suite_curve", "2"], "must be at most 1 for this model, got 2"),
+        (["--suites", "suite.en-de.jsonl", "--alignment", "ratio"], "`alignment` is for windows in cross-attention"),
+        (["--data", "one.jsonl", "--baselines", "a=none"], "none: holds no translation of one, .*there is nothing"),
+        (["--data", "one.jsonl", "--baselines", "a=folder"], "there is single.jsonl. Check the name"),
+        (["--data", "one.jsonl", "--baselines", "a=empty.jsonl"], "empty.jsonl: no translation of document 'a'"),
+        (["--data", "one.jsonl", "--baselines", "a=short.txt"], "short.txt: has 1 lines, but the test set has 2"),
+        (["--data", "one.jsonl", "single.jsonl", "--baselines", "a=one.jsonl"], "is one file for several test sets"),
+        (["--data", "one.jsonl", "--comet", "none.ckpt"], "one.jsonl: no COMET checkpoint at 'none.ckpt'"),
+    ],
+)
+def test_files_are_checked_before_the_model_is_loaded(
+    options, message, model_that_must_not_run, suite, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    languages = {"src_lang": "en", "tgt_lang": "de"}
+    write_records(tmp_path / "empty.jsonl", [])
+    write_records(tmp_path / "one.jsonl", [{"id": "a", **languages, "src": ["A.", "B."], "tgt": ["C.", "D."]}])
+    singles = [{"id": name, **languages, "src": ["A."], "tgt": ["B."]} for name in "ab"]
+    write_records(tmp_path / "single.jsonl", singles)
+    (tmp_path / "folder").mkdir()
+    write_records(tmp_path / "folder" / "single.jsonl", singles)
+    (tmp_path / "short.txt").write_text("C.\n", encoding="utf-8")
+    with pytest.raises(SystemExit, match=f"docmt-evaluate: .*{message}"):
+        main(["--model", str(model_that_must_not_run), *options])
+
+
+def test_a_missing_model_is_said_to_be_missing(test_set, tmp_path):
+    with pytest.raises(SystemExit, match="none is no model folder, which has a `config.json`"):
+        main(["--model", str(tmp_path / "none"), "--data", str(test_set), "--measures", "s-BLEU"])
+
+
+@pytest.mark.parametrize(
+    ("of_model", "options", "message"),
+    [
+        (("en", "fr"), ["--data", "test"], "toy.jsonl.gz: the target language is 'de', but that of the model .* 'fr'"),
+        (("de", "de"), ["--suites", "suite"], "suite.en-de.jsonl: the source language is 'en', but .* 'de'. Leave it"),
+        ((None, None), ["--data", "test", "--suites", "french"], "french.jsonl: .*'fr', but that of .*toy.* is 'de'"),
+        (
+            ("eng", None),
+            ["--suites", "suite", "french"],
+            "french.jsonl: the target language is 'fr', but .*suite",
+        ),
+        ((None, None), ["--suites", "mixed"], "mixed.jsonl: `tgt_lang` is de, fr. Make a suite of each language"),
+    ],
+)
+def test_languages_that_do_not_fit_are_refused(
+    of_model, options, message, model_that_must_not_run, test_set, suite, tmp_path
+):
+    set_languages(model_that_must_not_run, source_lang=of_model[0], target_lang=of_model[1])
+    german = [json.loads(line) for line in suite.read_text(encoding="utf-8").splitlines()]
+    french = [{**record, "tgt_lang": "fr"} for record in german]
+    names = {
+        **{"test": test_set, "suite": suite, "french": write_records(tmp_path / "french.jsonl", french)},
+        "mixed": write_records(tmp_path / "mixed.jsonl", [german[0], french[1]]),
+    }
+    with pytest.raises(SystemExit, match=message):
+        main(["--model", str(model_that_must_not_run), *(str(names.get(option, option)) for option in options)])
+
+
+def test_codes_of_other_lengths_are_not_compared(suite, model_folder):
+    """Fails if "eng", which is English, or "roa", which is many languages, is told from codes of two letters."""
+    set_languages(model_folder, source_lang="eng", target_lang="de-AT")
+    assert evaluate(EvaluationArguments(model=str(model_folder), suites=[str(suite)]))["suites"][0]["items"] == 3
+
+
+def test_the_languages_of_a_marian_model_are_those_of_its_tokenizer(test_set, tmp_path, toy_documents):
+    write_opus_checkpoint(tmp_path, toy_documents, max_position_embeddings=512)
+    settings = tmp_path / "tokenizer_config.json"
+    settings.write_text(settings.read_text(encoding="utf-8").replace('"de"', '"it"'), encoding="utf-8")
+    with pytest.raises(SystemExit, match="the target language is 'de', but that of the model .* is 'it'"):
+        main(["--model", str(tmp_path), "--data", str(test_set)])
+    with pytest.raises(SystemExit, match="`--attention_share` reads the attention of DocMT models"):
+        main(["--model", str(tmp_path), "--data", str(test_set), "--target_lang", "it", "--attention_share"])

@@ -1,7 +1,8 @@
-"""Arguments of `training.train`: dataclasses read from flags, from a YAML file, or from both."""
+"""Arguments of `training.train`: dataclasses read from flags, from YAML files that build on each other, or from both."""
 
 import difflib
 import json
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -130,22 +131,107 @@ def parse_arguments(argv: list[str], dataclass_types: list[type], description: s
     """
     Read flags; a first argument that ends in .yaml, .yml or .json is a file of defaults for them.
 
+    Such a file may build on another one, see `read_options`.
+
     Raises:
         `ValueError`: if the file has a key that is no argument; the nearest one is suggested.
     """
     parser = HfArgumentParser(dataclass_types, allow_abbrev=False, description=description)
     if argv and argv[0].endswith((".yaml", ".yml", ".json")):
-        argv = [*_file_as_flags(Path(argv[0]), dataclass_types), *argv[1:]]
+        known = [f.name for dataclass_type in dataclass_types for f in fields(dataclass_type) if f.init]
+        argv = [*_as_flags(read_options(argv[0], known)), *argv[1:]]
     return parser.parse_args_into_dataclasses(argv)
 
 
-def _file_as_flags(path: Path, dataclass_types: list[type]) -> list[str]:
-    options = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
-    known = [f.name for dataclass_type in dataclass_types for f in fields(dataclass_type) if f.init]
+def option_files(path: str | Path) -> list[Path]:
+    """
+    A file of options and those that it builds on: itself, the `base` that it names, the base of that, and so on.
+
+    Args:
+        path (`str` or `Path`): The file. A `base` is meant from the folder of the file that names it.
+
+    Raises:
+        `ValueError`: if a base is not there, or files build on each other in a circle.
+    """
+    files = [Path(path)]
+    while (base := _read_mapping(files[-1]).get("base")) is not None:
+        if not isinstance(base, str):
+            raise ValueError(f"{files[-1]}: `base` must be the path of one file, got {base!r}.")
+        following = files[-1].parent / base
+        if not following.is_file():
+            raise ValueError(
+                f"{files[-1]}: `base` is {base!r}, but there is no file {following}. It is meant from the folder of "
+                "the file that names it."
+            )
+        files.append(following)
+        if following.resolve() in [file.resolve() for file in files[:-1]]:
+            raise ValueError(f"`base` goes in a circle: {' -> '.join(map(str, files))}. Take it out of one of them.")
+    return files
+
+
+def read_options(path: str | Path, known: Collection[str] | None = None) -> dict[str, Any]:
+    """
+    Options of a file on top of those of its `base`.
+
+    What a file says replaces what its base says, and null puts back the default of the argument. `config_overrides`
+    alone is put together: each name that it changes replaces that name only. It may be written as a mapping, or as
+    text as on the command line; the result is text.
+
+    Args:
+        path (`str` or `Path`): YAML or JSON file.
+        known (`Collection[str]`, *optional*): Names that may occur; any, where missing.
+
+    Raises:
+        `ValueError`: naming the file, if it has a name that is not known, or no mapping, or its bases are not in order.
+    """
+    options: dict[str, Any] = {}
+    overrides: dict[str, Any] = {}
+    for file in reversed(option_files(path)):
+        for name, value in _read_mapping(file).items():
+            if name == "base":
+                continue
+            if known is not None and name not in known:
+                raise ValueError(f"{file}: there is no argument `{name}`.{_suggestion(str(name), list(known))}")
+            if name == "config_overrides":
+                overrides = {} if value is None else overrides | _read_overrides(value, file)
+                value = format_config_overrides(overrides) or None
+            options[name] = value
+    return options
+
+
+def _read_mapping(path: Path) -> dict[str, Any]:
+    try:
+        options = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+    except yaml.YAMLError as error:
+        raise ValueError(f"{path}: neither YAML nor JSON ({error}).") from error
+    if not isinstance(options, dict):
+        raise ValueError(f"{path}: must hold `name: value` lines, got {type(options).__name__}.")
+    return options
+
+
+def _read_overrides(value: Any, path: Path) -> dict[str, Any]:
+    """`config_overrides` of one file by name; of text, the values are the words that stand there."""
+    if isinstance(value, str):
+        return dict(_split_overrides(value))
+    if not isinstance(value, dict):
+        raise ValueError(f"{path}: `config_overrides` must be a mapping, or text as 'd_model=256', got {value!r}.")
+    for name, single in value.items():
+        if isinstance(single, list | dict) or "," in str(single):
+            raise ValueError(f"{path}: `config_overrides` must have one value a name, got {name}: {single!r}.")
+    return value
+
+
+def _split_overrides(text: str) -> Iterator[tuple[str, str]]:
+    for item in filter(None, (part.strip() for part in text.split(","))):
+        name, equals, value = (part.strip() for part in item.partition("="))
+        if not equals:
+            raise ValueError(f"`config_overrides` must be name=value of fields of `DocMTConfig`, got {item!r}.")
+        yield name, value
+
+
+def _as_flags(options: dict[str, Any]) -> list[str]:
     flags: list[str] = []
     for name, value in options.items():
-        if name not in known:
-            raise ValueError(f"{path}: there is no argument `{name}`.{_suggestion(name, known)}")
         if value is None:
             continue
         flags.append(f"--{name}")
@@ -165,13 +251,21 @@ def parse_config_overrides(text: str | None) -> dict[str, Any]:
     """
     known = [f.name for f in fields(DocMTConfig)]
     overrides = {}
-    for item in filter(None, (text or "").split(",")):
-        name, equals, value = (part.strip() for part in item.partition("="))
-        if not equals or name not in known:
-            hint = _suggestion(name, known)
-            raise ValueError(f"`config_overrides` must be name=value of fields of `DocMTConfig`, got {item!r}.{hint}")
+    for name, value in _split_overrides(text or ""):
+        if name not in known:
+            raise ValueError(
+                f"`config_overrides` must be name=value of fields of `DocMTConfig`, got {name!r}."
+                f"{_suggestion(name, known)}"
+            )
         overrides[name] = yaml.safe_load(value)
     return overrides
+
+
+def format_config_overrides(overrides: Mapping[str, Any]) -> str:
+    """Write what `parse_config_overrides` reads: `"d_model=256,max_part_tokens=null"`."""
+    # a number is written so that YAML finds a number again
+    texts = {name: v if isinstance(v, str) else yaml.safe_dump(v).splitlines()[0] for name, v in overrides.items()}
+    return ",".join(f"{name}={text}" for name, text in texts.items())
 
 
 def _suggestion(name: str, known: list[str]) -> str:

@@ -32,14 +32,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from transformers import AutoConfig, HfArgumentParser
+from transformers import AutoConfig, HfArgumentParser, PreTrainedTokenizerBase
 from transformers.utils import logging
 
 from .contrastive_arguments import ContrastiveArguments
 from .contrastive_items import ContrastiveItem, HeldContext, held_context
 from .contrastive_lines import DocumentFolder, read_line_suite
+from .contrastive_paired import accuracy_interval, pack_decisions
 from .contrastive_readers import read_suite
-from .contrastive_report import breakdowns, contrastive_table, count_scores, save_curves
+from .contrastive_report import breakdowns, contrastive_table, count_scores, is_correct, save_curves
 from .contrastive_scorer import ScorerSettings, WorkerPool, score_here, score_items, window_alignment
 from .contrastive_sequences import (
     STANDARD_CONTEXT,
@@ -65,6 +66,9 @@ from .results import (
 
 logger = logging.get_logger(__name__)
 
+# options that are reported beside the scores
+RECIPE = ("preset", "score_span", "normalize_length", "dtype", "batch_tokens", "num_processes", "max_items")
+
 
 @dataclass(frozen=True)
 class System:
@@ -73,6 +77,7 @@ class System:
     form: SystemFormat | PlainFormat
     cache: SentenceCache
     score: Callable[..., Iterator[list[list[float]]]]
+    alignment: str | None = None
 
 
 @dataclass(frozen=True)
@@ -111,20 +116,43 @@ def read_items(path: str, arguments: ContrastiveArguments) -> list[ContrastiveIt
     return [items[index * len(items) // arguments.max_items] for index in range(arguments.max_items)]
 
 
-@contextlib.contextmanager
-def open_system(arguments: ContrastiveArguments) -> Iterator[System]:
-    """Load model and tokenizer, here or in other processes, until the end of the `with` statement."""
-    config = AutoConfig.from_pretrained(arguments.model)
-    window_alignment(config, arguments.alignment)  # refused before anything is loaded
-    tokenizer = load_tokenizer(arguments.model)
-    form: SystemFormat | PlainFormat
+def system_format(
+    model: str, separator: str | None = None
+) -> tuple[SystemFormat | PlainFormat, PreTrainedTokenizerBase]:
+    """The format of a model folder, and its tokenizer; no weights are read."""
+    config = AutoConfig.from_pretrained(model)
     if config.model_type == "docmt":
-        if arguments.separator is not None:
+        if separator is not None:
             raise ValueError("`--separator` is for models of another kind: a DocMT model has its own.")
-        form = SystemFormat(config)
+        return SystemFormat(config), load_tokenizer(model)
+    tokenizer = load_tokenizer(model)
+    return PlainFormat(tokenizer, separator, config.to_dict().get("max_position_embeddings")), tokenizer
+
+
+@contextlib.contextmanager
+def open_system(settings: ScorerSettings, *, separator: str | None = None, num_processes: int = 1) -> Iterator[System]:
+    """
+    Load model and tokenizer, here or in other processes, until the end of the `with` statement.
+
+    Args:
+        settings (`ScorerSettings`): The model and how it scores.
+        separator (`str`, *optional*): Of models of another kind, see [`PlainFormat`].
+        num_processes (`int`, *optional*, defaults to 1): Processes that score, each with the model.
+    """
+    # refused before anything is loaded
+    alignment = window_alignment(AutoConfig.from_pretrained(settings.model), settings.alignment)
+    form, tokenizer = system_format(settings.model, separator)
+    cache = SentenceCache(tokenizer)
+    if num_processes == 1:
+        yield System(form, cache, score_here(settings.load()), alignment)
     else:
-        form = PlainFormat(tokenizer, arguments.separator, config.to_dict().get("max_position_embeddings"))
-    settings = ScorerSettings(
+        with WorkerPool(settings, num_processes) as pool:
+            yield System(form, cache, pool.score, alignment)
+
+
+def scorer_settings(arguments: ContrastiveArguments) -> ScorerSettings:
+    """The model of the arguments, and how it scores."""
+    return ScorerSettings(
         model=arguments.model,
         alignment=arguments.alignment,
         normalize_length=arguments.normalize_length,
@@ -132,12 +160,6 @@ def open_system(arguments: ContrastiveArguments) -> Iterator[System]:
         dtype=arguments.dtype,
         threads=arguments.threads,
     )
-    cache = SentenceCache(tokenizer)
-    if arguments.num_processes == 1:
-        yield System(form, cache, score_here(settings.load()))
-    else:
-        with WorkerPool(settings, arguments.num_processes) as pool:
-            yield System(form, cache, pool.score)
 
 
 def score_suite(
@@ -167,19 +189,37 @@ def score_suite(
     return Pass(sizes=sizes, scores=scores, facts=facts)
 
 
-def curve_sizes(
-    system: System, held: HeldContext, sizes: ContextSizes, arguments: ContrastiveArguments
-) -> dict[int, ContextSizes]:
-    """Context of each point of the curve, by its number of sentences; none where no curve is wanted."""
+def suite_sizes(
+    path: str, held: HeldContext, form: SystemFormat | PlainFormat, arguments: ContrastiveArguments
+) -> tuple[ContextSizes, dict[int, ContextSizes]]:
+    """
+    Context that a suite is scored with, and that of each point of its curve by its number of sentences.
+
+    Raises:
+        `ValueError`: for a number that the system has no room for.
+    """
+    sizes = resolve_context(
+        form,
+        held,
+        preset=arguments.preset,
+        source=arguments.source_context_sentences,
+        target=arguments.target_context_sentences,
+        right=arguments.right_context_sentences,
+    )
+    if arguments.preset == "S0" and form.own_context is None and (sizes.source, sizes.right) != (2, 2):
+        logger.warning(
+            f"{path}: 'S0' asks for 2 sentences on each side, and there are {sizes.source} before and {sizes.right} "
+            "behind the current one."
+        )
     numbers = sorted(set(arguments.curve))
     if not numbers and arguments.plot is not None:
-        own = system.form.own_context
+        own = form.own_context
         numbers = list(range(1 + min(STANDARD_CONTEXT if own is None else own, held.both_left)))
-    found = {}
+    points = {}
     for number in numbers:
-        found[number] = ContextSizes(number, number if system.form.has_target_context else 0, sizes.right)
-        check_context(system.form, found[number])
-    return found
+        points[number] = ContextSizes(number, number if form.has_target_context else 0, sizes.right)
+        check_context(form, points[number])
+    return sizes, points
 
 
 def evaluate_suite(
@@ -187,34 +227,25 @@ def evaluate_suite(
 ) -> tuple[dict[str, Any], Pass]:
     """The entry of a suite in the result file, and the scores that it is made of."""
     held = held_context(items)
-    sizes = resolve_context(
-        system.form,
-        held,
-        preset=arguments.preset,
-        source=arguments.source_context_sentences,
-        target=arguments.target_context_sentences,
-        right=arguments.right_context_sentences,
-    )
-    if arguments.preset == "S0" and system.form.own_context is None and (sizes.source, sizes.right) != (2, 2):
-        logger.warning(
-            f"{path}: 'S0' asks for 2 sentences on each side, and there are {sizes.source} before and {sizes.right} "
-            "behind the current one."
-        )
-    points = curve_sizes(system, held, sizes, arguments)
+    sizes, points = suite_sizes(path, held, system.form, arguments)
     passes: dict[ContextSizes, Pass] = {}
     for wanted in dict.fromkeys([sizes, *points.values()]):
         name = f"{Path(path).name}, {wanted.source} + {wanted.target} + {wanted.right} context sentences"
         passes[wanted] = score_suite(items, system, wanted, arguments, name)
     main_pass = passes[sizes]
+    counts = count_scores(items, main_pass.scores)
+    decisions = [is_correct(scores, item.correct) for item, scores in zip(items, main_pass.scores, strict=True)]
     files = [path, *(arguments.line_files() if arguments.target_file else [])]
     entry = {
         "suite": portable_path(path),
         "sha256": sha256_of_files(files),
-        **count_scores(items, main_pass.scores),
+        **counts,
+        "interval": accuracy_interval(counts["correct"], len(items)) if items else None,
         "context": asdict(sizes),
         "suite_context": asdict(held),
         **main_pass.facts,
         "breakdowns": breakdowns(items, main_pass.scores),
+        "decisions": pack_decisions(decisions),
         "curve": [
             {
                 "context_sentences": number,
@@ -246,17 +277,19 @@ def contrastive(arguments: ContrastiveArguments, command: Sequence[str] | None =
     # a faulty suite is found before the first is scored
     suites = {path: read_items(path, arguments) for path in arguments.suite}
     entries, lines = [], []
-    with open_system(arguments) as system:
+    opened = open_system(
+        scorer_settings(arguments), separator=arguments.separator, num_processes=arguments.num_processes
+    )
+    with opened as system:
         for path, items in suites.items():
             entry, scored = evaluate_suite(path, items, system, arguments)
             entries.append(entry)
             if arguments.output_scores is not None:
                 lines += score_lines(path, items, scored.scores)
-    names = ("preset", "score_span", "normalize_length", "dtype", "batch_tokens", "num_processes", "max_items")
     result = {
         "kind": "contrastive",
         **describe_system(arguments),
-        **{name: getattr(arguments, name) for name in names},
+        **{name: getattr(arguments, name) for name in RECIPE},
         "separator": arguments.separator,
         "suites": entries,
         "run": run_info(command),

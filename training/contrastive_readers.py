@@ -74,6 +74,25 @@ def read_suite(
     return check_ids(list(items), str(path))
 
 
+def suite_languages(path: str | Path) -> tuple[str | None, str | None]:
+    """
+    Source and target language that a suite of records names; `None` where none is named, and in other layouts.
+
+    Raises:
+        `ValueError`: for items in several languages.
+    """
+    if detect_format(path) != "records":
+        return None, None
+    records = [json.loads(line) for _, line in read_lines(path) if line.strip()]
+    found: list[str | None] = []
+    for key in ("src_lang", "tgt_lang"):
+        named = sorted({str(record[key]) for record in records if record.get(key) is not None})
+        if len(named) > 1:
+            raise ValueError(f"{path}: `{key}` is {', '.join(named)}. Make a suite of each language.")
+        found.append(named[0] if named else None)
+    return found[0], found[1]
+
+
 def detect_format(path: str | Path) -> str:
     """
     Tell the format of a suite by its content.

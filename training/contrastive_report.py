@@ -104,7 +104,7 @@ def breakdowns(
 
 def contrastive_table(result: dict[str, Any]) -> str:
     """Lay out a result for reading: a row a suite, then its groups, then its curve."""
-    blocks = [format_table([_row(entry) for entry in result["suites"]], TABLE)]
+    blocks = [suite_table(result["suites"])]
     for entry in result["suites"]:
         for name, groups in entry["breakdowns"].items():
             rows = [{**counts, "group": group, **_shown(counts)} for group, counts in groups.items()]
@@ -115,6 +115,11 @@ def contrastive_table(result: dict[str, Any]) -> str:
             heading = f"{Path(entry['suite']).name}, by context sentences"
             blocks.append(f"{heading}\n{format_table(rows, GROUP_TABLE)}")
     return "\n\n".join(blocks)
+
+
+def suite_table(entries: Sequence[dict[str, Any]]) -> str:
+    """Lay out suites for reading, a row each."""
+    return format_table([_row(entry) for entry in entries], TABLE)
 
 
 def _row(entry: dict[str, Any]) -> dict[str, Any]:

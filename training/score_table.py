@@ -2,6 +2,9 @@
 
 from typing import Any
 
+from training.context_use import context_use_table
+from training.contrastive_report import suite_table
+
 
 def score_table(result: dict[str, Any]) -> str:
     """
@@ -33,11 +36,38 @@ def score_table(result: dict[str, Any]) -> str:
         if "target_tokens_per_second" in test_set:
             speed = test_set["target_tokens_per_second"]
             lines.append(f"  {test_set['seconds']:.1f} s, {speed:.0f} target tokens a second")
+        if "attention_share" in test_set:
+            layers = ", ".join(f"{share:.1f}" for share in test_set["attention_share"]["share_per_layer"])
+            share = test_set["attention_share"]["share"]
+            lines.append(f"  attention to the aligned sentence: {share:.1f} % (by layer {layers})")
+        if "measures_left_out" in test_set:
+            lines.append("  measures that do not fit: " + ", ".join(test_set["measures_left_out"]))
         lines.append("")
+    lines += _model_tables(result)
     signatures: dict[str, str] = {}
     for test_set in result["test_sets"]:
         signatures |= {measure: score["signature"] for measure, score in test_set["scores"].items()}
+        if "context_use" in test_set:
+            signatures["context use"] = test_set["context_use"]["signature"]
     return "\n".join(lines + [f"{measure}: {signature}" for measure, signature in signatures.items()])
+
+
+def _model_tables(result: dict[str, Any]) -> list[str]:
+    """Contrastive suites and the use of context, each with an empty line behind it."""
+    tables = []
+    if result.get("suites"):
+        tables += [suite_table(result["suites"]), ""]
+        for entry in result["suites"]:
+            if entry["curve"]:
+                points = (f"{point['context_sentences']}: {_number(point['accuracy'])}" for point in entry["curve"])
+                tables += [f"{entry['suite']}, accuracy by context sentences: {', '.join(points)}", ""]
+    uses = [
+        (test_set["name"], test_set["context_use"]) for test_set in result["test_sets"] if "context_use" in test_set
+    ]
+    if uses:
+        tables += [context_use_table(uses), ""]
+        tables += [f"{name}: {use['note']}\n" for name, use in uses if "note" in use]
+    return tables
 
 
 def _width(measure: str) -> int:

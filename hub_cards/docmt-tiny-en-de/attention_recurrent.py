@@ -1,6 +1,7 @@
 """Attention to the own sentence and those before it, whose states get no gradient: Transformer-XL by sentences."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -101,10 +102,7 @@ class RecurrentAttention(AttentionHeads):
         query = self.split_rows(self.project_queries(hidden_states, attention_masks))
         states = hidden_states.flatten(0, 1)
         memory = states.detach() if memory_states is None else memory_states.flatten(0, 1)
-        key, value = (
-            MemoryProjection.apply(states, memory, projection.weight, projection.bias, plan)
-            for projection in (self.k_proj, self.v_proj)
-        )
+        key, value = (project_memory(projection, states, memory, plan) for projection in (self.k_proj, self.v_proj))
         assert terms.distances is not None
         table = self.distance_proj(terms.distances).unflatten(-1, (-1, self.head_dim))  # (R, H, D)
         output, weights = attend_rows(
@@ -138,18 +136,37 @@ class RecurrentAttention(AttentionHeads):
         # (n, H, G, T, D) and (H, 1, 1, D)
         u, v = (bias[:, None, None].to(query.dtype) for bias in (terms.content_bias, terms.distance_bias))
         distances = attention_masks["distances"]
-        table = cache.distance_table(self.layer_idx, self._distance_table)  # (H, D, R)
+        table = cache.distance_table(self.layer_idx, partial(self._distance_table, query))  # (H, D, R)
         n, H, G, T, D = query.shape
         rows = ((query + v) * self.scaling).transpose(0, 1).reshape(H, n * G * T, D) @ table
         by_distance = rows.unflatten(1, (n, G, T)).transpose(0, 1)
         masks = add_distances(attention_masks["recurrent"], by_distance, 0, distances)
         return join_heads(attend_stretches(query + u, stretches, masks, self.scaling))
 
-    def _distance_table(self, count: int) -> torch.Tensor:
-        """Projected sinusoids of the distances 0, 1, ..., `(H, D, count)`."""
-        weight = self.distance_proj.weight
-        positions = sinusoids(torch.arange(count, device=weight.device), self.config.d_model, weight.dtype)
+    def _distance_table(self, like: torch.Tensor, count: int) -> torch.Tensor:
+        """Projected sinusoids of the distances 0, 1, ..., `(H, D, count)`, of the dtype and device of `like`."""
+        positions = sinusoids(torch.arange(count, device=like.device), self.config.d_model, like.dtype)
         return self.distance_proj(positions).unflatten(-1, (-1, self.head_dim)).permute(1, 2, 0).contiguous()
+
+
+def project_memory(
+    projection: nn.Module, states: torch.Tensor, memory: torch.Tensor, plan: RecurrentPlan
+) -> torch.Tensor:
+    """
+    Keys `(K, d_out)` of a plan: rows of `states` projected, and where a key is one of a memory, those of `memory`.
+
+    Args:
+        projection (`nn.Module`): A linear layer, or what an adapter or a quantised model has in its place.
+        states, memory (`torch.Tensor` of shape `(rows, d_in)`): The same values, as gradients see them.
+        plan (`RecurrentPlan`): The keys.
+    """
+    if not torch.is_grad_enabled():
+        return projection(states).index_select(0, plan.index)
+    if type(projection) is nn.Linear:
+        return MemoryProjection.apply(states, memory, projection.weight, projection.bias, plan)
+    # LoRA and the like compute more than their weight says
+    both = torch.cat((projection(states), projection(memory)))
+    return both.index_select(0, plan.index + len(states) * plan.is_memory)
 
 
 class MemoryProjection(torch.autograd.Function):

@@ -25,6 +25,8 @@ from .sentences_docmt import source_sentence_ids, target_sentence_ids
 # queries in a block that sees the whole document with relative positions: each block has distances of its own, as many
 # as it has keys and queries
 RELATIVE_BLOCK = 128
+# plans are made by NumPy: torch.compile would trace it into operations on tensors, and some do not exist
+opaque = torch.compiler.disable
 
 
 @dataclass
@@ -74,6 +76,7 @@ def _dense_mask(inputs: MaskInputs) -> Any:
     )
 
 
+@opaque
 def _document_plan(inputs: MaskInputs) -> IntervalPlan:
     """All keys of the document; in the decoder, up to the query."""
     queries, keys = _layouts(inputs)
@@ -84,6 +87,7 @@ def _document_plan(inputs: MaskInputs) -> IntervalPlan:
     return _plan(low, high, queries, keys, queries.positions, block_size)
 
 
+@opaque
 def _window_plan(inputs: MaskInputs) -> IntervalPlan:
     """Keys at most `window_size` away from the query itself, or from the source position aligned with it."""
     queries, keys = _layouts(inputs)
@@ -95,6 +99,7 @@ def _window_plan(inputs: MaskInputs) -> IntervalPlan:
     return _plan(low, high, queries, keys, centers)
 
 
+@opaque
 def _sentence_plan(inputs: MaskInputs) -> IntervalPlan:
     """Keys of the query's own sentence, in the decoder up to the query; or of the source sentence it translates."""
     queries, keys = _layouts(inputs)
@@ -114,6 +119,7 @@ def _sentence_plan(inputs: MaskInputs) -> IntervalPlan:
     return _plan(first, first + lengths - 1, queries, keys)
 
 
+@opaque
 def _recurrent_plan(inputs: MaskInputs) -> RecurrentPlan:
     """
     Keys of the query's own sentence up to the query, and of the `memory_sentences` before it.

@@ -1,0 +1,82 @@
+"""
+How sure is an accuracy on a contrastive suite, and which of two systems is better on the same items?
+
+Result files keep which items a system gets right, a bit an item, so that any two of them can be compared later. Draws
+are of items, with replacement: the number of right ones in a draw is binomial, and the numbers of items that only the
+one or only the other system gets right are multinomial, so a draw costs two numbers. Items of one film are drawn as if
+they had nothing to do with each other, since most suites do not say which belong together.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .bootstrap import CONFIDENCE, RESAMPLES, SEED, compare_draws
+
+
+def pack_decisions(decisions: Sequence[bool]) -> str:
+    """Write decisions, in the order of the items, as hexadecimal digits of eight items each two."""
+    return np.packbits(np.asarray(decisions, dtype=bool)).tobytes().hex()
+
+
+def unpack_decisions(text: str, items: int) -> np.ndarray:
+    """
+    Read what `pack_decisions` wrote.
+
+    Args:
+        text (`str`): The digits.
+        items (`int`): Number of items.
+
+    Returns:
+        `np.ndarray` of shape `(items,)`, bool.
+
+    Raises:
+        `ValueError`: where the digits are not those of so many items.
+    """
+    packed = np.frombuffer(bytes.fromhex(text), dtype=np.uint8)
+    if len(packed) != -(-items // 8):
+        raise ValueError(f"`decisions` has {8 * len(packed)} bits, which are not those of {items} items.")
+    return np.unpackbits(packed, count=items).astype(bool)
+
+
+def accuracy_interval(correct: int, items: int, resamples: int = RESAMPLES, seed: int = SEED) -> list[float]:
+    """The 95 % interval of an accuracy, in percent, from draws of items."""
+    draws = 100 * np.random.default_rng(seed).binomial(items, correct / items, size=resamples) / items
+    tail = 50 * (1 - CONFIDENCE)
+    return [round(float(bound), 4) for bound in np.percentile(draws, [tail, 100 - tail])]
+
+
+def compare_suites(
+    entry: dict[str, Any], other: dict[str, Any], resamples: int = RESAMPLES, seed: int = SEED
+) -> dict[str, Any]:
+    """
+    Set a system against another one on the items of a suite.
+
+    Args:
+        entry, other (`dict`): Entries of the suite in the result files of the systems, `decisions` included.
+        resamples, seed (`int`, *optional*, default to 1000 and 12345): Of the draws.
+
+    Returns:
+        `dict`: `difference` of the accuracies in percent, its `interval`, and `p_value`, as `compare_draws` has them;
+        `only_this` and `only_other`, items that one of them alone gets right.
+
+    Raises:
+        `ValueError`: for entries of different suites, or without decisions.
+    """
+    for result in (entry, other):
+        if "decisions" not in result:
+            raise ValueError(f"{result['suite']}: the entry has no `decisions`. Score the suite again.")
+    if entry["sha256"] != other["sha256"] or entry["items"] != other["items"]:
+        raise ValueError(
+            f"{entry['suite']} and {other['suite']} are not the same items, so accuracies on them cannot be compared. "
+            "Score both systems on one file."
+        )
+    items = entry["items"]
+    mine, theirs = (unpack_decisions(result["decisions"], items) for result in (entry, other))
+    only_this, only_other = int((mine & ~theirs).sum()), int((theirs & ~mine).sum())
+    shares = np.array([only_this, only_other, items - only_this - only_other]) / items
+    draws = np.random.default_rng(seed).multinomial(items, shares, size=resamples)
+    differences = 100 * (draws[:, 0] - draws[:, 1]) / items
+    found = compare_draws(100 * (only_this - only_other) / items, differences)
+    return {**found, "only_this": only_this, "only_other": only_other, "resamples": resamples, "seed": seed}
