@@ -40,6 +40,8 @@ def test_command_keeps_options_and_hides_folders(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DOCMT_DATA", "/somewhere/data")
     arguments = ["--data", "/somewhere/data/a.jsonl", "--model=/home/me/model", "--num_beams", "4", "--name", "a b"]
+    command = command_line([*arguments, "--baselines", "other=/home/me/b.jsonl"])
+    assert command.endswith(""" --baselines other=b.jsonl""")
     command = command_line(arguments)
     assert command.endswith("""--data "$DOCMT_DATA/a.jsonl" --model=model --num_beams 4 --name 'a b'""")
 

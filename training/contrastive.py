@@ -152,14 +152,8 @@ def open_system(settings: ScorerSettings, *, separator: str | None = None, num_p
 
 def scorer_settings(arguments: ContrastiveArguments) -> ScorerSettings:
     """The model of the arguments, and how it scores."""
-    return ScorerSettings(
-        model=arguments.model,
-        alignment=arguments.alignment,
-        normalize_length=arguments.normalize_length,
-        device=arguments.device,
-        dtype=arguments.dtype,
-        threads=arguments.threads,
-    )
+    names = ("model", "alignment", "normalize_length", "device", "dtype", "threads")
+    return ScorerSettings(**{name: getattr(arguments, name) for name in names})
 
 
 def score_suite(

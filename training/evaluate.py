@@ -29,7 +29,6 @@ baselines (the copied source, or other systems' hypotheses) the differences have
 documents. With `--decoding free` sentence coverage is reported too.
 """
 
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -86,7 +85,7 @@ def evaluate(arguments: EvaluationArguments, command: Sequence[str] | None = Non
         if share is not None:
             entry["attention_share"] = share
         result["test_sets"].append(entry)
-    result["run"] = run_info([_portable_word(word) for word in (sys.argv[1:] if command is None else command)])
+    result["run"] = run_info(command)
     _write(arguments, inputs.test_sets, [hypotheses for hypotheses, _ in translations], result)
     return result
 
@@ -112,12 +111,6 @@ def _translate(
         (hypotheses, share_entry(translator, test_set.records, hypotheses))
         for test_set, hypotheses in zip(inputs.test_sets, translations, strict=True)
     ]
-
-
-def _portable_word(word: str) -> str:
-    """NAME=PATH with a path that says nothing about this machine; other words as they are."""
-    name, _, path = word.partition("=")
-    return f"{name}={portable_path(path)}" if os.path.isabs(path) and not name.startswith("-") else word
 
 
 def _write(

@@ -50,7 +50,10 @@ def portable_path(path: str | os.PathLike) -> str:
 
 
 def _portable_argument(argument: str) -> str:
-    option, equals, value = argument.partition("=") if argument.startswith("--") else ("", "", argument)
+    # --option=PATH, or NAME=PATH as an entry of an option
+    option, equals, value = argument.partition("=")
+    if not (argument.startswith("--") or os.path.isabs(value)):
+        option, equals, value = "", "", argument
     is_path = os.path.isabs(value) or value.startswith(("~", "..", "./"))
     return option + equals + (portable_path(value) if is_path else value)
 
