@@ -3,6 +3,9 @@
 # make slow            the tests that take minutes, learning included
 # make benchmark       speed of decoding by batch size (MODEL=folder, DATA=documents.jsonl); BENCHMARK=attention, steps
 #                      or decoding for speed and memory against other software, with random weights
+# make report          one page of all results, training/results/report.html, and the tables in report.md and README.md
+# make reproduce       do the runs behind the results that are missing (HOURS=2 starts none after that); hours to days
+# make recipes         try the recipes of the papers' experiments in miniature
 # make format          rewrite the files as `make test` wants them
 #
 # The first call makes a virtual environment in $(VENV) with everything in it; the later ones reuse it.
@@ -13,6 +16,8 @@ FILE ?=
 MODEL ?= hub_cards/docmt-tiny-en-de
 DATA ?= tests/data/toy.en-de.jsonl
 BENCHMARK ?= batches
+HOURS ?= 24
+WORKERS ?= 1
 # pip takes the build for CPUs where one of its sources has it: "+cpu" ranks above the plain release. Elsewhere the
 # plain release may be one for CUDA, of some gigabytes. Any requirement that pip understands can stand here.
 TORCH_SPEC ?= torch==2.13.0
@@ -26,7 +31,7 @@ export OMP_NUM_THREADS ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 
 .DEFAULT_GOAL := test
-.PHONY: demo test lint format types pytest slow benchmark
+.PHONY: demo test lint format types pytest slow benchmark report reproduce recipes
 
 demo: $(VENV)/.ready-to-run
 	$(BIN)/python -m training.demo $(if $(FILE),--file "$(FILE)")
@@ -52,6 +57,16 @@ slow: $(VENV)/.ready-to-test
 
 benchmark: $(VENV)/.ready-to-test
 	$(BIN)/python -m training.benchmark $(BENCHMARK) $(if $(filter batches,$(BENCHMARK)),--model $(MODEL) --data $(DATA))
+
+report: $(VENV)/.ready-to-test
+	$(BIN)/python -m training.report training/results/*.json --output training/results/report.html \
+	    --markdown training/results/report.md --readme README.md
+
+reproduce: $(VENV)/.ready-to-test
+	$(BIN)/python -m training.reproduce run --hours $(HOURS) --workers $(WORKERS)
+
+recipes: $(VENV)/.ready-to-test
+	$(BIN)/python -m training.recipes check
 
 $(VENV)/.ready-to-run: setup.cfg pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.11")'

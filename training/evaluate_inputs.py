@@ -22,7 +22,7 @@ from training.evaluate_arguments import (
     generation_options,
     test_set_name,
 )
-from training.hypotheses import Hypotheses, copy_source, read_hypotheses
+from training.hypotheses import Hypotheses, copy_source, hypotheses_file, read_hypotheses
 from training.metrics import ALL_MEASURES, MeasureInputs, check_measure
 from training.metrics.comet_score import COMET_MEASURE
 from training.metrics.documents import primary_language
@@ -171,40 +171,14 @@ def fitting_measures(
     return measures, left_out
 
 
-def hypotheses_file(path: str | Path, test_set: str, *, is_only: bool) -> str:
-    """
-    Find the translations of a test set.
-
-    Args:
-        path (`str` or `Path`): A folder with a file a test set, such as `--save_hypotheses` writes, or a file.
-        test_set (`str`): Name of the test set.
-        is_only (`bool`): Whether there is no other test set.
-
-    Raises:
-        `ValueError`: for a folder without them, a file where there are several test sets, and where there is nothing.
-    """
-    path = Path(path)
-    if path.is_file():
-        if not is_only:
-            raise ValueError(f"{path}: is one file for several test sets. Name a folder with a file for each.")
-        return str(path)
-    for ending in (".jsonl", ".jsonl.gz", ".txt"):
-        if (path / f"{test_set}{ending}").is_file():
-            return str(path / f"{test_set}{ending}")
-    there = sorted(file.name for file in path.iterdir()) if path.is_dir() else []
-    raise ValueError(
-        f"{path}: holds no translation of {test_set}, `{test_set}.jsonl`; there is {', '.join(there) or 'nothing'}. "
-        "Check the name, translate the test set with `--save_hypotheses`, or leave the system or the test set out."
-    )
-
-
 def _baseline_files(arguments: EvaluationArguments, index: int) -> dict[str, str]:
     """Translations of each further system for test set `index`, by name."""
     files = {}
     if arguments.baseline_hypotheses:
         files[arguments.baseline_name] = arguments.baseline_hypotheses[index]
     for name, path in arguments.named_baselines():
-        files[name] = hypotheses_file(path, test_set_name(arguments.data[index]), is_only=len(arguments.data) == 1)
+        is_only, test_set = len(arguments.data) == 1, test_set_name(arguments.data[index])
+        files[name] = str(hypotheses_file(path, test_set, is_only=is_only))
     return files
 
 

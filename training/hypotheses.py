@@ -85,6 +85,35 @@ def read_hypotheses(path: str | Path, records: Sequence[Record]) -> Hypotheses:
     return Hypotheses(documents)
 
 
+def hypotheses_file(path: str | Path, test_set: str, *, is_only: bool) -> Path:
+    """
+    Find the translations of a test set.
+
+    Args:
+        path (`str` or `Path`): A folder with a file a test set, such as `--save_hypotheses` writes, or a file.
+        test_set (`str`): Name of the test set.
+        is_only (`bool`): Whether there is no other test set.
+
+    Raises:
+        `ValueError`: for a folder without them, a file where there are several test sets, and where there is nothing.
+    """
+    path = Path(path)
+    if path.is_file():
+        if not is_only:
+            raise ValueError(f"{path}: is one file for several test sets. Name a folder with a file for each.")
+        return path
+    for ending in (".jsonl", ".jsonl.gz", ".txt"):
+        if (path / f"{test_set}{ending}").is_file():
+            return path / f"{test_set}{ending}"
+    if not path.is_dir():
+        raise ValueError(f"{path}: there is no such file or folder of translations. Check the name.")
+    there = sorted(file.name for file in path.iterdir())
+    raise ValueError(
+        f"{path}: holds no translation of {test_set}, `{test_set}.jsonl`; there is {', '.join(there) or 'nothing'}. "
+        "Check the name, translate the test set with `--save_hypotheses`, or leave the system or the test set out."
+    )
+
+
 def _read_plain(path: str | Path, records: Sequence[Record]) -> list[list[str]]:
     lines = [line for _, line in read_lines(path)]
     counts = [len(record["src"]) for record in records]

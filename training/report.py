@@ -28,7 +28,7 @@ from .corpus_lines import read_lines
 from .documents import Record
 from .evaluate_arguments import test_set_name
 from .evaluate_inputs import read_test_set
-from .hypotheses import read_hypotheses
+from .hypotheses import hypotheses_file, read_hypotheses
 from .metrics import TAGGERS
 from .report_markdown import fill_block, markdown_report, summary_lines
 from .report_page import DocumentView, write_report
@@ -94,32 +94,6 @@ def named_paths(hypotheses: Sequence[str]) -> dict[str, Path]:
             raise ValueError(f"`--hypotheses` names {name!r} twice. Give each system once.")
         found[name] = Path(os.path.expandvars(path))
     return found
-
-
-def hypotheses_file(path: Path, test_set: str, *, is_only: bool) -> Path:
-    """
-    Find the translations of a test set.
-
-    Raises:
-        `ValueError`: for a folder without them, and a file where there are several test sets.
-        `FileNotFoundError`: where there is nothing.
-    """
-    if path.is_dir():
-        for ending in (".jsonl", ".jsonl.gz", ".txt"):
-            if (path / f"{test_set}{ending}").is_file():
-                return path / f"{test_set}{ending}"
-        there = ", ".join(sorted(file.name for file in path.iterdir())) or "nothing"
-        raise ValueError(
-            f"{portable_path(path)}: holds no translation of {test_set}, `{test_set}.jsonl`; there is {there}. Leave "
-            "the system or the test set out."
-        )
-    if not path.is_file():
-        raise FileNotFoundError(f"{portable_path(path)}: there is no such file or folder of hypotheses.")
-    if not is_only:
-        raise ValueError(
-            f"{portable_path(path)}: is one file for several test sets. Name a folder with a file for each."
-        )
-    return path
 
 
 def read_statuses(path: Path, records: Sequence[Record]) -> list[list[str]] | None:

@@ -51,12 +51,11 @@ def _panel(lines: Mapping[str, Line], chance: float | None = None, **axes: Any) 
         axis.xaxis.get_major_locator().set_params(integer=True)
         figure.legend(loc="outside lower left", frameon=False, fontsize=9)
         text = io.StringIO()
-        # who made it and when is no part of the picture
-        metadata = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-        figure.savefig(text, format="svg", transparent=True, metadata=metadata)
+        figure.savefig(text, format="svg", transparent=True)
         pyplot.close(figure)
     svg = text.getvalue()
     svg = svg[svg.index("<svg") :].replace(_TEXT, "currentColor")
+    # who drew it and when is no part of the picture
     svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg, flags=re.DOTALL)
     # as wide as it is drawn, and never wider than the page
     return re.sub(r'(<svg[^>]*?) width="([\d.]+)pt" height="[\d.]+pt"', r'\1 style="max-width:\2pt"', svg, count=1)
