@@ -16,6 +16,7 @@ from training.arguments import (
     parse_arguments,
     parse_config_overrides,
 )
+from training.results import sha256_of_file
 from training.train import build_config, encode_documents, main
 from training.trainer import scaled_groups
 
@@ -104,6 +105,7 @@ def test_every_system_trains_and_leaves_a_model_that_loads(train, toy_documents,
     assert results["updates"] == 3 and results["system"] == system
     assert results["run"]["command"].count("--output_dir")
     assert json.loads((folder / "results.json").read_text())["parameters"] == results["parameters"]
+    assert results["weights_sha256"] == sha256_of_file(folder / "model.safetensors")
 
 
 @pytest.mark.parametrize(

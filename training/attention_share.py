@@ -17,6 +17,7 @@ import os
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -225,8 +226,11 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
                 "share_per_layer": share.per_layer,
             }
         )
+    weights = Path(args.model) / "model.safetensors"
     results = {
         "kind": "attention-share",
+        "model": portable_path(args.model),
+        "weights_sha256": sha256_of_file(weights) if weights.is_file() else None,
         "system": model.config.system,
         "alignment": model.config.alignment if model.config.cross_attention == "window" else None,
         "target": args.target,

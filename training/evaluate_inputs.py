@@ -26,6 +26,7 @@ from training.hypotheses import Hypotheses, copy_source, hypotheses_file, read_h
 from training.metrics import ALL_MEASURES, MeasureInputs, check_measure
 from training.metrics.comet_score import COMET_MEASURE
 from training.metrics.documents import primary_language
+from training.metrics.taggers import load_tagger
 
 
 Languages = tuple[str | None, str | None]
@@ -90,6 +91,8 @@ def read_inputs(arguments: EvaluationArguments) -> Inputs:
         if arguments.baseline == "copy":
             baselines = {"copy": copy_source(records), **baselines}
         test_sets.append(EvaluationSet(path, records, source, target, measures, left_out, found, baselines))
+    if arguments.report is not None and any(primary_language(one.target or "") == "de" for one in test_sets):
+        load_tagger(arguments.tagger)  # the page marks pronouns
     inputs = Inputs(test_sets, {path: read_suite(path) for path in arguments.suites}, files)
     if arguments.model is not None:
         _check_model(arguments, inputs)

@@ -38,7 +38,7 @@ from modeling_docmt import SYSTEMS, DocMTConfig, DocMTForConditionalGeneration, 
 from .arguments import DataArguments, ModelArguments, TrainingArguments, parse_arguments, parse_config_overrides
 from .data import encode_corpus
 from .documents import load_corpus
-from .results import portable_path, run_info, sha256_of_files, write_json_atomic
+from .results import portable_path, run_info, sha256_of_file, sha256_of_files, write_json_atomic
 from .starting_weights import StartingWeights, load_starting_weights
 from .trainer import CpuTimeCallback, DocMTTrainer
 
@@ -118,6 +118,9 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
     results = describe_run(argv, model_args, data_args, args, config, model, train_sequences, trainer, metrics)
     results["starting_weights"] = None if start_weights is None else start_weights.summary(model)
     results["wall_seconds_of_this_process"] = round(time.time() - start, 1)
+    weights = Path(args.output_dir) / "model.safetensors"
+    # of more than 50 GB there are several files, and the index says which
+    results["weights_sha256"] = sha256_of_file(weights) if weights.is_file() else None
     if trainer.is_world_process_zero():
         write_json_atomic(args.results_file or Path(args.output_dir) / "results.json", results)
     return results
@@ -303,6 +306,7 @@ def describe_run(
     cpu_seconds = max((entry.get("cpu_seconds", 0.0) for entry in trainer.state.log_history), default=0.0)
     return {
         "kind": "training",
+        "output_dir": portable_path(args.output_dir),
         "system": model_args.system,
         "architecture": model_args.architecture,
         "parameters": sum(p.numel() for p in model.parameters() if p.requires_grad),
