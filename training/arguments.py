@@ -1,4 +1,4 @@
-"""Arguments of `training.train`: dataclasses read from flags, from YAML files that build on each other, or from both."""
+"""Arguments of `training.train`: dataclasses read from flags, from YAML files that may build on others, or both."""
 
 import difflib
 import json
@@ -153,20 +153,7 @@ def option_files(path: str | Path) -> list[Path]:
     Raises:
         `ValueError`: if a base is not there, or files build on each other in a circle.
     """
-    files = [Path(path)]
-    while (base := _read_mapping(files[-1]).get("base")) is not None:
-        if not isinstance(base, str):
-            raise ValueError(f"{files[-1]}: `base` must be the path of one file, got {base!r}.")
-        following = files[-1].parent / base
-        if not following.is_file():
-            raise ValueError(
-                f"{files[-1]}: `base` is {base!r}, but there is no file {following}. It is meant from the folder of "
-                "the file that names it."
-            )
-        files.append(following)
-        if following.resolve() in [file.resolve() for file in files[:-1]]:
-            raise ValueError(f"`base` goes in a circle: {' -> '.join(map(str, files))}. Take it out of one of them.")
-    return files
+    return [file for file, _ in _files_with_options(Path(path))]
 
 
 def read_options(path: str | Path, known: Collection[str] | None = None) -> dict[str, Any]:
@@ -182,12 +169,12 @@ def read_options(path: str | Path, known: Collection[str] | None = None) -> dict
         known (`Collection[str]`, *optional*): Names that may occur; any, where missing.
 
     Raises:
-        `ValueError`: naming the file, if it has a name that is not known, or no mapping, or its bases are not in order.
+        `ValueError`: naming the file, if it has an unknown name or no mapping, or its bases are not in order.
     """
     options: dict[str, Any] = {}
     overrides: dict[str, Any] = {}
-    for file in reversed(option_files(path)):
-        for name, value in _read_mapping(file).items():
+    for file, own in reversed(_files_with_options(Path(path))):
+        for name, value in own.items():
             if name == "base":
                 continue
             if known is not None and name not in known:
@@ -197,6 +184,26 @@ def read_options(path: str | Path, known: Collection[str] | None = None) -> dict
                 value = format_config_overrides(overrides) or None
             options[name] = value
     return options
+
+
+def _files_with_options(path: Path) -> list[tuple[Path, dict[str, Any]]]:
+    """The files of `option_files` and what each says itself."""
+    found = [(path, _read_mapping(path))]
+    while (base := found[-1][1].get("base")) is not None:
+        file = found[-1][0]
+        if not isinstance(base, str):
+            raise ValueError(f"{file}: `base` must be the path of one file, got {base!r}.")
+        following = file.parent / base
+        if not following.is_file():
+            raise ValueError(
+                f"{file}: `base` is {base!r}, but there is no file {following}. It is meant from the folder of the "
+                "file that names it."
+            )
+        if following.resolve() in [earlier.resolve() for earlier, _ in found]:
+            circle = " -> ".join(str(earlier) for earlier in (*(file for file, _ in found), following))
+            raise ValueError(f"`base` goes in a circle: {circle}. Take it out of one of them.")
+        found.append((following, _read_mapping(following)))
+    return found
 
 
 def _read_mapping(path: Path) -> dict[str, Any]:
