@@ -3,6 +3,8 @@
 # make slow            the tests that take minutes, learning included
 # make benchmark       speed of decoding by batch size (MODEL=folder, DATA=documents.jsonl); BENCHMARK=attention, steps
 #                      or decoding for speed and memory against other software, with random weights
+# make space           the demo in a browser, at http://127.0.0.1:7860, offline
+# make test-space      its tests in Chromium, which is fetched from the system's packages
 # make report          one page of all results, training/results/report.html, and the tables in report.md and README.md
 # make reproduce       do the runs behind the results that are missing (HOURS=2 starts none after that); hours to days
 # make recipes         try the recipes of the papers' experiments in miniature
@@ -31,7 +33,7 @@ export OMP_NUM_THREADS ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 
 .DEFAULT_GOAL := test
-.PHONY: demo test lint format types pytest slow benchmark report reproduce recipes
+.PHONY: demo test lint format types pytest slow benchmark report reproduce recipes space test-space
 
 demo: $(VENV)/.ready-to-run
 	$(BIN)/python -m training.demo $(if $(FILE),--file "$(FILE)")
@@ -58,9 +60,22 @@ slow: $(VENV)/.ready-to-test
 benchmark: $(VENV)/.ready-to-test
 	$(BIN)/python -m training.benchmark $(BENCHMARK) $(if $(filter batches,$(BENCHMARK)),--model $(MODEL) --data $(DATA))
 
+# the README has a row a model; what was tried of each, and on development sets, is in the report
 report: $(VENV)/.ready-to-test
 	$(BIN)/python -m training.report training/results/*.json --output training/results/report.html \
-	    --markdown training/results/report.md --readme README.md
+	    --markdown training/results/report.md
+	$(BIN)/python -m training.report --readme README.md $$(ls training/results/tiny-*.json | \
+	    grep -v -e benchmark -e '\.dev\.' -e literature -e counted -e sequential)
+
+space: $(VENV)/.ready-for-space
+	$(BIN)/python hub_cards/space/app.py
+
+test-space: $(VENV)/.ready-to-test
+	$(BIN)/python -m pip install --quiet --editable ".[dev,space,browser]"
+	@command -v chromium >/dev/null && command -v chromedriver >/dev/null || \
+	    if [ "$$(id -u)" = 0 ]; then apt-get install -y --no-install-recommends chromium chromium-driver; \
+	    else echo "Needed: sudo apt-get install chromium chromium-driver"; exit 1; fi
+	$(BIN)/python -m pytest -m slow tests/browser -q
 
 reproduce: $(VENV)/.ready-to-test
 	$(BIN)/python -m training.reproduce run --hours $(HOURS) --workers $(WORKERS)
@@ -77,4 +92,8 @@ $(VENV)/.ready-to-run: setup.cfg pyproject.toml
 
 $(VENV)/.ready-to-test: $(VENV)/.ready-to-run
 	$(BIN)/python -m pip install --quiet --editable ".[dev]"
+	touch $@
+
+$(VENV)/.ready-for-space: $(VENV)/.ready-to-run
+	$(BIN)/python -m pip install --quiet --editable ".[space]"
 	touch $@

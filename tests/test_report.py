@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from training.contrastive_paired import pack_decisions
 from training.report import main
 from training.report_cells import wilson_interval
+from training.report_context import suite_differences_table
 from training.report_markdown import fill_block, markdown_report, summary_lines
 from training.report_page import build_report
 from training.report_results import read_results, run_name
@@ -133,6 +135,22 @@ def contrastive(file="tiny.little.contrastive.json", weights="w" * 64, suites=No
         "result_file": file,
         **changes,
     }
+
+
+def test_accuracy_is_set_against_the_sentence_level_system_item_by_item():
+    right = {"alone": [1, 1, 1, 0, 0, 0, 0, 0, 0, 0], "with": [1, 1, 0, 1, 1, 1, 1, 1, 1, 1]}
+    entries = {name: suite(decisions=pack_decisions(bits), correct=sum(bits)) for name, bits in right.items()}
+    results = [
+        contrastive("alone.json", "a" * 64, [entries["alone"]], system="sentence-level"),
+        contrastive("with.json", "b" * 64, [entries["with"]]),
+        contrastive("other.json", "c" * 64, [suite()]),
+    ]
+    table = suite_differences_table(system_rows(results))
+    ((name, lines),) = table.blocks
+    assert name == "contrapro.en-de" and len(lines) == 1
+    assert [cell.text for cell in lines[0][2:]] == ["+60.00", "7", "1"]
+    assert lines[0][2].sign == "better"
+    assert "+60.00" in build_report(results)
 
 
 CONTEXT_USE = {

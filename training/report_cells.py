@@ -2,8 +2,10 @@
 
 import dataclasses
 import math
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from .metrics import LOWER_IS_BETTER
 
 
 MISSING = "-"
@@ -101,3 +103,16 @@ def wilson_interval(correct: int, items: int) -> tuple[float, float] | None:
     centre = (share + z2 / (2 * items)) / (1 + z2 / items)
     half = _Z / (1 + z2 / items) * math.sqrt(share * (1 - share) / items + z2 / (4 * items**2))
     return 100 * (centre - half), 100 * (centre + half)
+
+
+def difference_cell(found: Mapping[str, Any] | None, measure: str) -> Cell:
+    """A difference with interval and p, and whether it is clear of zero."""
+    if found is None or found["difference"] is None or found["interval"] is None:
+        return NOTHING
+    low, high = found["interval"]
+    sign: Sign = "unclear"
+    if low > 0 or high < 0:
+        sign = "better" if (low > 0) != (measure in LOWER_IS_BETTER) else "worse"
+    p_value = "" if found["p_value"] is None else f", p {found['p_value']:.3f}"
+    detail = interval_text(found["interval"], 2, signed=True) + p_value
+    return Cell(number(found["difference"], 2, signed=True), detail, sign)

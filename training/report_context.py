@@ -2,9 +2,24 @@
 
 from collections.abc import Sequence
 
-from .report_cells import MISSING, NOTHING, Cell, Column, Table, interval_text, number, wilson_interval
+from .contrastive_paired import compare_suites
+from .report_cells import (
+    MISSING,
+    NOTHING,
+    Cell,
+    Column,
+    Table,
+    difference_cell,
+    interval_text,
+    number,
+    wilson_interval,
+)
 from .report_results import suite_name
 from .report_systems import Entry, OnData, SystemRow
+
+
+# what other systems are compared with on contrastive suites: it sees no context
+REFERENCE_SYSTEM = "sentence-level"
 
 
 def accuracy_cell(entry: Entry) -> Cell:
@@ -61,6 +76,36 @@ def _suite_line(row: SystemRow, entry: Entry) -> list[Cell]:
         Cell(number(entry.get("chance"))),
         Cell(number(entry.get("items_per_second"))),
     ]
+
+
+def suite_differences_table(rows: Sequence[SystemRow]) -> Table:
+    """Accuracy less that of the sentence-level system on the same items, where results say which items are right."""
+    entries = [(row, entry) for row, entry in distinct_suites(rows) if "decisions" in entry]
+    columns = [
+        Column("system", is_text=True),
+        Column("less", is_text=True),
+        Column("accuracy, %"),
+        Column("only this", note="items that only this system gets right"),
+        Column("only the other"),
+    ]
+    blocks = []
+    for name in sorted({suite_name(entry) for _, entry in entries}):
+        of_suite = [(row, entry) for row, entry in entries if suite_name(entry) == name]
+        base = next(((row, entry) for row, entry in of_suite if row.kind == REFERENCE_SYSTEM), None)
+        lines = []
+        for row, entry in of_suite:
+            if base is None or entry is base[1] or any(entry[key] != base[1][key] for key in ("sha256", "items")):
+                continue
+            found = compare_suites(entry, base[1])
+            counts = [Cell(f"{found[key]:,}") for key in ("only_this", "only_other")]
+            name_cell = Cell(row.name, row.kind, anchor=row.anchor)
+            lines.append([name_cell, Cell(base[0].name), difference_cell(found, "accuracy"), *counts])
+        if lines:
+            blocks.append((name, lines))
+    note = (
+        "Draws of items, with replacement; items of one film are drawn as if they had nothing to do with each other."
+    )
+    return Table("Contrastive suites, differences", columns, blocks, note)
 
 
 def breakdown_tables(rows: Sequence[SystemRow]) -> list[Table]:

@@ -4,7 +4,13 @@ import re
 from collections.abc import Sequence
 
 from .report_cells import Cell, Column, Table
-from .report_context import attention_table, breakdown_tables, context_table, suites_table
+from .report_context import (
+    attention_table,
+    breakdown_tables,
+    context_table,
+    suite_differences_table,
+    suites_table,
+)
 from .report_experiments import (
     class_table,
     listed_table,
@@ -116,7 +122,10 @@ def markdown_report(results: Sequence[Result]) -> str:
         "Scores": _lines([*(scores_table(pair, of_pair) for pair, of_pair in scored.items()), class_table(results)]),
         "Differences": _lines([differences_table(pair, of_pair) for pair, of_pair in scored.items()]),
         "Use of context": _lines(
-            [suites_table(rows), *breakdown_tables(rows), context_table(rows), attention_table(rows)]
+            [
+                *(suites_table(rows), suite_differences_table(rows), *breakdown_tables(rows)),
+                *(context_table(rows), attention_table(rows)),
+            ]
         ),
         "Training": _lines([training_table(results)]),
         "Experiments": _lines([*synthetic_tables(results), *probe_tables(results), listed_table(results)]),

@@ -6,7 +6,13 @@ from pathlib import Path
 from transformers.utils import logging
 
 from .report_cells import Table
-from .report_context import attention_table, breakdown_tables, context_table, suites_table
+from .report_context import (
+    attention_table,
+    breakdown_tables,
+    context_table,
+    suite_differences_table,
+    suites_table,
+)
 from .report_documents import DocumentView, check_view, render_view
 from .report_experiments import (
     class_table,
@@ -78,7 +84,7 @@ def _sections(
         "Scores": _tables([scores_table(pair, of_pair) for pair, of_pair in scored.items()])
         + _folded("Pronouns and forms of address, class by class", render_table(class_table(results))),
         "Differences": f"<p class=note>{escape(DIFFERENCES)}</p>{differences}" if differences else "",
-        "Use of context": _tables([suites_table(rows)])
+        "Use of context": _tables([suites_table(rows), suite_differences_table(rows)])
         + _pictures(context, "Accuracy by number of context sentences; the numbers are in the tables below.")
         + _folded("Accuracy by context, distance, pronoun and other labels", _tables(breakdown_tables(rows)))
         + _tables([context_table(rows), attention_table(rows)]),

@@ -27,6 +27,8 @@ LISTED = (
     "step-benchmark",
     "decoding-benchmark",
     "document-decoding-benchmark",
+    "precision-benchmark",
+    "accelerator",
     "alignment-report",
     "sentence-attention",
 )

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from .metrics import ALL_MEASURES, LOWER_IS_BETTER
-from .report_cells import NOTHING, Cell, Column, Sign, Table, interval_text, number
+from .report_cells import NOTHING, Cell, Column, Table, difference_cell, interval_text, number
 from .report_context import accuracy_cell, context_cell
 from .report_results import suite_name
 from .report_systems import Entry, SystemRow, TestSet
@@ -186,16 +186,3 @@ def differences_table(pair: str, rows: Sequence[SystemRow]) -> Table:
         if lines:
             blocks.append((test_set_label(test_set, test_sets), lines))
     return Table(pair, columns, blocks).without_empty_columns()
-
-
-def difference_cell(found: Entry | None, measure: str) -> Cell:
-    """A difference with interval and p, and whether it is clear of zero."""
-    if found is None or found["difference"] is None or found["interval"] is None:
-        return NOTHING
-    low, high = found["interval"]
-    sign: Sign = "unclear"
-    if low > 0 or high < 0:
-        sign = "better" if (low > 0) != (measure in LOWER_IS_BETTER) else "worse"
-    p_value = "" if found["p_value"] is None else f", p {found['p_value']:.3f}"
-    detail = interval_text(found["interval"], 2, signed=True) + p_value
-    return Cell(number(found["difference"], 2, signed=True), detail, sign)
