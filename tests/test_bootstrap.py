@@ -265,9 +265,10 @@ def test_every_measure_has_interval_and_comparison(measure):
 
 def test_known_counts_give_the_same_result():
     _, references, hypotheses, inputs = make_labelled_set(10, seed=3)
-    measured = measure_documents(hypotheses, references, "de", measures=(*MEASURES, *DISCOURSE_MEASURES), inputs=inputs)
+    measures = (*MEASURES, *DISCOURSE_MEASURES)
+    measured = measure_documents(hypotheses, references, "de", measures=measures, inputs=inputs)
     counts = {measure: found.statistics for measure, found in measured.items()}
-    setting = {"measures": (*MEASURES, *DISCOURSE_MEASURES), "inputs": inputs, "resamples": 20}
+    setting = {"measures": measures, "inputs": inputs, "resamples": 20}
     result = bootstrap_intervals(hypotheses, references, "de", **setting)
     assert bootstrap_intervals(hypotheses, references, "de", **setting, statistics=counts) == result
     for measure, found in result["measures"].items():

@@ -9,7 +9,8 @@ from training.contrastive_paired import accuracy_interval, compare_suites, pack_
 
 def entry(decisions, **changes):
     right = [bool(decision) for decision in decisions]
-    return {"suite": "suite.jsonl", "sha256": {"a": "1"}, "items": len(right), "decisions": pack_decisions(right)} | changes
+    known = {"suite": "suite.jsonl", "sha256": {"a": "1"}, "items": len(right), "decisions": pack_decisions(right)}
+    return known | changes
 
 
 @pytest.mark.parametrize("items", [1, 7, 8, 9, 1000])

@@ -69,9 +69,7 @@ class QueuedRun:
         words = [os.path.expandvars(word) for word in shlex.split(self.command)]
         unset = [word for word in words if word.startswith("$")]
         if unset:
-            raise ValueError(
-                f"{self.name}: `{unset[0]}` names a variable that is not set, the folder of data."
-            )
+            raise ValueError(f"{self.name}: `{unset[0]}` names a variable that is not set, the folder of data.")
         if self.checkpoints is not None and any(Path(self.checkpoints).glob("checkpoint-*")):
             words += ["--resume_from_checkpoint", "true"]
         return [sys.executable, "-m", *words]
