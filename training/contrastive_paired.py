@@ -7,7 +7,7 @@ one or only the other system gets right are multinomial, so a draw costs two num
 they had nothing to do with each other, since most suites do not say which belong together.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -48,7 +48,7 @@ def accuracy_interval(correct: int, items: int, resamples: int = RESAMPLES, seed
 
 
 def compare_suites(
-    entry: dict[str, Any], other: dict[str, Any], resamples: int = RESAMPLES, seed: int = SEED
+    entry: Mapping[str, Any], other: Mapping[str, Any], resamples: int = RESAMPLES, seed: int = SEED
 ) -> dict[str, Any]:
     """
     Set a system against another one on the items of a suite.
