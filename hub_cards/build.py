@@ -1,116 +1,70 @@
 """
-Fill the card of a model from result files, and say under which terms its training texts were.
+Make the card of a model from result files, or of a recipe that nobody has trained yet.
 
     python -m hub_cards.build EVALUATION.json TRAINING.json... --model_dir hub_cards/docmt-tiny-en-de
+    python -m hub_cards.build EVALUATION.json TRAINING.json --recipe window-attn --facts facts.yaml --model_dir mine
+    python -m hub_cards.build --recipe window-attn
 
 Input: results of `training.evaluate` and `training.train`; the first of each kind is that of the model, further ones
-are systems to compare with. Facts that are no numbers come from `hub_cards/<model folder>.yaml`, licences from
-`hub_cards/data_licences.yaml`. Output: `README.md` and `LICENSE.md` in the model folder, and with `--readme` the
-blocks `example` and `results` of the project's README. A number that is in no result file is not in the card: its line
-is left out.
+are systems to compare with. Results of `training.contrastive`, `context_use`, `attention_share` and `benchmark` may
+stand beside them. Facts that are no numbers come from `hub_cards/<model folder>.yaml` or from `--facts`, what there is
+to say of a system from `hub_cards/systems.yaml`, licences from `hub_cards/data_licences.yaml`.
+
+Output: `README.md` in the model folder, and `LICENSE.md` where the facts name it; the card of a recipe on stdout where
+there is no folder. With `--readme` the blocks `example` and `results` of the project's README. A number that is in no
+result file is not in the card: its line is left out. The same input gives the same bytes.
 """
 
 import argparse
 import json
-import re
+import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import yaml
-from huggingface_hub import EvalResult, ModelCard, ModelCardData
 from transformers import pipeline
 
-from hub_cards.sections import (
-    Json,
-    context_sentence,
-    data_rows,
-    decoding_sentence,
-    example_rows,
-    markdown_table,
-    result_source,
-    score_section,
-    training_lines,
-    training_title,
+from modeling_docmt import SYSTEMS, DocMTConfig
+from training.report_markdown import fill_block
+from training.results import portable_path, write_text_atomic
+
+from .card import FOLDER, build_card, load_yaml
+from .card_results import Json, group_results, load_results
+from .context import suite_table
+from .scores import README_MEASURES, score_table, signature_lines, table
+from .sections import data_rows, decoding_sentence, result_sentence
+
+
+LICENCE_FILE = "LICENSE.md"
+FACTS = (
+    *("languages", "summary", "license", "license_name", "license_link", "terms"),
+    *("limits", "data", "data_note", "example"),
 )
-from training.results import write_text_atomic
 
 
-FOLDER = Path(__file__).resolve().parent
-METRIC_TYPES = {"s-BLEU": "bleu", "d-BLEU": "bleu", "chrF": "chrf", "TER": "ter"}
-
-
-def load_results(paths: Sequence[str | Path]) -> tuple[list[Json], list[Json]]:
+def load_facts(path: str | Path) -> Json:
     """
-    Read result files.
-
-    Returns:
-        `tuple[list[dict], list[dict]]`: results of evaluations, and of training runs, in the order given.
+    Read the facts of a model.
 
     Raises:
-        `ValueError`: for a file that is neither.
+        `ValueError`: for one that no card has a place for.
     """
-    found: dict[str, list[Json]] = {"evaluation": [], "training": []}
-    for path in paths:
-        result = json.loads(Path(path).read_text(encoding="utf-8"))
-        kind = result.get("kind") if isinstance(result, dict) else None
-        if kind not in found:
-            raise ValueError(
-                f"{path}: `kind` must be 'evaluation' or 'training', got {kind!r}. Give files that "
-                "`training.evaluate` or `training.train` wrote."
-            )
-        found[kind].append({**result, "result_file": Path(path).name})
-    return found["evaluation"], found["training"]
+    facts = load_yaml(path)
+    unknown = [name for name in facts if name not in FACTS]
+    if unknown:
+        raise ValueError(f"{portable_path(path)}: facts must be of {', '.join(FACTS)}, got {unknown[0]!r}.")
+    return facts
 
 
-def load_yaml(path: str | Path) -> Json:
-    """Read a YAML file that holds a mapping."""
-    return yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-
-
-def card_metadata(facts: Json, model_name: str, evaluation: Json | None) -> ModelCardData:
-    """
-    Build the metadata of the card, the scores included.
-
-    Args:
-        facts (`dict`):
-            Languages and licence.
-        model_name (`str`):
-            Name of the model on the Hub.
-        evaluation (`dict`, *optional*):
-            Result of `training.evaluate`.
-    """
-    languages = list(facts["languages"])
-    results = []
-    for test_set in evaluation["test_sets"] if evaluation else []:
-        for measure, score in test_set["scores"].items():
-            results.append(
-                EvalResult(
-                    task_type="translation",
-                    task_name=f"Document translation {' to '.join(facts['languages'].values())}",
-                    dataset_type=test_set["name"],
-                    dataset_name=test_set["name"],
-                    dataset_split="test",
-                    dataset_args={"sha256": test_set["sha256"]},
-                    metric_type=METRIC_TYPES[measure],
-                    metric_name=measure,
-                    metric_value=round(score["score"], 2),
-                    metric_args={"signature": score["signature"]},
-                )
-            )
-    return ModelCardData(
-        language=languages,
-        license=facts["license"],
-        license_name=facts.get("license_name"),
-        license_link=facts.get("license_link"),
-        library_name="transformers",
-        pipeline_tag="translation",
-        tags=["translation", "document-level", "docmt"],
-        metrics=sorted({result.metric_type for result in results}) or None,
-        model_name=model_name,
-        eval_results=results or None,
-    )
+def read_config(model_dir: Path) -> Json | None:
+    """The configuration of the model in a folder with all of its fields, if there is a model."""
+    file = model_dir / "config.json"
+    if not file.is_file():
+        return None
+    config = json.loads(file.read_text(encoding="utf-8"))
+    # the file leaves out what is at its default
+    return DocMTConfig.from_pretrained(model_dir).to_dict() if config.get("model_type") == "docmt" else config
 
 
 def translate_example(model_dir: Path, example: Sequence[Json], **options: Any) -> list[str]:
@@ -120,80 +74,27 @@ def translate_example(model_dir: Path, example: Sequence[Json], **options: Any) 
     return [sentence["translation"] for sentence in output["sentences"]]
 
 
-def build_card(
-    facts: Json,
-    licences: Json,
-    evaluations: Sequence[Json],
-    trainings: Sequence[Json],
-    *,
-    model_name: str,
-    config: Json | None = None,
-    translations: Sequence[str] | None = None,
-) -> ModelCard:
-    """
-    Fill the template.
-
-    Args:
-        facts (`dict`):
-            What is no number: `languages`, `summary`, `license`, `example`.
-        licences (`dict`):
-            Origin and licence of training texts, by key.
-        evaluations, trainings (`Sequence[dict]`):
-            Results, that of the model first.
-        model_name (`str`):
-            Name of the model, and what the usage snippet loads.
-        config (`dict`, *optional*):
-            `config.json` of the model.
-        translations (`Sequence[str]`, *optional*):
-            What the model makes of the example document.
-
-    Returns:
-        `ModelCard`: the card, its metadata checked by huggingface_hub.
-    """
-    evaluation = evaluations[0] if evaluations else None
-    config = config or {}
-    example = facts.get("example", [])
-    return ModelCard.from_template(
-        card_metadata(facts, model_name, evaluation),
-        template_path=str(FOLDER / "model_card_template.md"),
-        model_name=model_name,
-        summary=facts["summary"].strip(),
-        context=context_sentence(config),
-        max_part_tokens=config.get("max_part_tokens"),
-        decoding=decoding_sentence(evaluation),
-        result_source=result_source(evaluation),
-        trainings=[(training_title(index, run), training_lines(run)) for index, run in enumerate(trainings)],
-        data_rows=data_rows(trainings, licences),
-        example_rows=example_rows(example, translations) if translations is not None else [],
-        **score_section(model_name, evaluations),
+def build_licence(model_name: str, terms: str, rows: Sequence[Sequence[str]]) -> str:
+    """Write `LICENSE.md`, which `license_link` of the card names."""
+    texts = table(["text", "licence as stated there", "remark"], rows, texts=3)
+    return (
+        "\n".join([f"# Terms of {model_name}", "", "Code (`*.py`): Apache License 2.0.", "", terms, "", *texts]) + "\n"
     )
 
 
-def build_licence(model_name: str, rows: Sequence[Sequence[str]]) -> str:
-    """Write `LICENSE.md`, which `license_link` of the card names."""
-    lines = [
-        f"# Terms of {model_name}",
-        "",
-        "Code (`*.py`): Apache License 2.0.",
-        "",
-        "Weights, vocabulary and configuration: computed from the texts below. Most of their licences ask that what",
-        "is derived from the text is passed on under the same terms, and they do not fit together under one licence.",
-        "Whether weights are derived from the texts in that sense has not been settled. No terms are added to those",
-        "of the texts: name them when you pass the weights on, and respect the strictest of their licences.",
-        "",
-        *markdown_table(["text", "licence as stated there", "remark"], rows),
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def readme_results(model_name: str, evaluations: Sequence[Json]) -> list[str]:
-    """Write the results block of the project's README: the scores, how they were made, and from which file."""
-    section = score_section(model_name, evaluations)
-    signatures = "; ".join(dict.fromkeys(f"`{signature}`" for signature in section["signatures"].values()))
+def readme_results(model_name: str, results: Sequence[Json]) -> list[str]:
+    """Write the results block of the project's README: the scores, how they were made, and from which files."""
+    found = group_results(results)
+    scores = score_table(found, model_name, README_MEASURES, with_intervals=False)
+    shown = [result for result in found.sources if result["kind"] in ("evaluation", "contrastive")]
+    sentences = [decoding_sentence(found.evaluation), result_sentence(shown)]
+    signatures = "; ".join(line.rpartition(": ")[2] for line in signature_lines(found, README_MEASURES))
+    suites = suite_table(found, model_name)
     return [
-        *markdown_table(["test set", "system", *section["measures"]], section["score_rows"], texts=2),
+        *scores,
         "",
-        f"{decoding_sentence(evaluations[0]) or ''} {result_source(evaluations[0])} Signatures: {signatures}.".strip(),
+        *([*suites, ""] if suites else []),
+        f"{' '.join(filter(None, sentences))} Signatures: {signatures}.",
     ]
 
 
@@ -203,7 +104,7 @@ def readme_example(config: Json, example: Sequence[Json], translate: Callable[..
 
     Args:
         config (`dict`):
-            `config.json` of the model.
+            Configuration of the model.
         example (`Sequence[dict]`):
             Sentences with `source`.
         translate (`Callable`):
@@ -214,64 +115,76 @@ def readme_example(config: Json, example: Sequence[Json], translate: Callable[..
     if config.get("sequence_format") != "sentence":
         rows.append(["translated together", " ".join(translate(document))])
     rows.append(["each sentence alone", " ".join(translate(document, decoding="sentence"))])
-    return markdown_table(["", ""], rows)
-
-
-def fill_block(text: str, name: str, lines: Sequence[str]) -> str:
-    """
-    Put lines between the comments `<!-- name:begin … -->` and `<!-- name:end -->` of a Markdown text.
-
-    Raises:
-        `ValueError`: where the text has no such block.
-    """
-    block = re.compile(rf"(<!-- {name}:begin[^\n]*-->\n).*?(<!-- {name}:end -->)", flags=re.DOTALL)
-    if not block.search(text):
-        raise ValueError(f"there is no block {name!r}: put `<!-- {name}:begin -->` and `<!-- {name}:end -->` in.")
-    content = "\n".join(lines)
-    return block.sub(lambda found: f"{found[1]}{content}\n{found[2]}", text)
+    return table(["", ""], rows, texts=2)
 
 
 def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0].strip(), allow_abbrev=False)
-    parser.add_argument("results", nargs="+", help="result files; the first of each kind is that of the model")
-    parser.add_argument("--model_dir", required=True, help="model folder, where README.md and LICENSE.md go")
+    parser.add_argument("results", nargs="*", help="result files; the first of each kind is that of the model")
+    parser.add_argument("--recipe", choices=list(SYSTEMS), help="system of the model, or of a card without results")
+    parser.add_argument("--model_dir", help="model folder, where README.md and LICENSE.md go")
     parser.add_argument("--model_name", help="name on the Hub, such as user/name; by default that of the folder")
-    parser.add_argument("--facts", help="YAML of what is no number; by default hub_cards/<model folder>.yaml")
+    parser.add_argument("--facts", help="YAML of what is no number; by default hub_cards/<model folder>.yaml, if any")
     parser.add_argument("--readme", help="README of the project, whose blocks `example` and `results` are filled")
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    if options.model_dir is None and options.recipe is None:
+        parser.error("name the model folder (--model_dir), or a system whose card is to be printed (--recipe)")
+    if not options.results and options.recipe is None:
+        parser.error("name result files, or a system (--recipe)")
+    return options
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Build the card of a model folder."""
-    options = parse_arguments(arguments)
-    model_dir = Path(options.model_dir)
-    facts = load_yaml(options.facts or FOLDER / f"{model_dir.resolve().name}.yaml")
+def build(options: argparse.Namespace) -> None:
+    """Read everything, then write the card and what belongs to it."""
+    results = load_results(options.results)
+    model_dir = Path(options.model_dir) if options.model_dir else None
+    name = model_dir.resolve().name if model_dir else options.recipe
+    facts_file = options.facts or (FOLDER / f"{name}.yaml" if (FOLDER / f"{name}.yaml").is_file() else None)
+    facts = load_facts(facts_file) if facts_file else {}
     licences = load_yaml(FOLDER / "data_licences.yaml")
-    evaluations, trainings = load_results(options.results)
-    config_file = model_dir / "config.json"
-    config = json.loads(config_file.read_text(encoding="utf-8")) if config_file.is_file() else None
-    example = facts.get("example", [])
-    model_name = options.model_name or model_dir.resolve().name
+    config = read_config(model_dir) if model_dir else None
+    example = facts.get("example", []) if config else []
+    translate = partial(translate_example, model_dir) if model_dir else None
+    model_name = options.model_name or name
     card = build_card(
         facts,
         licences,
-        evaluations,
-        trainings,
+        results,
         model_name=model_name,
+        system=options.recipe,
         config=config,
-        translations=translate_example(model_dir, example) if config else None,
+        translations=translate(example) if translate and example else None,
     )
-    write_text_atomic(model_dir / "README.md", str(card).rstrip() + "\n")
-    write_text_atomic(model_dir / "LICENSE.md", build_licence(model_name, data_rows(trainings, licences)))
+    text = str(card).rstrip() + "\n"
+    if model_dir is None:
+        sys.stdout.write(text)
+        return
+    written = [model_dir / "README.md"]
+    write_text_atomic(written[0], text)
+    found = group_results(results)
+    if facts.get("license_link") == LICENCE_FILE:
+        rows = data_rows(found.trainings, licences | facts.get("data", {}))
+        written.append(model_dir / LICENCE_FILE)
+        write_text_atomic(written[1], build_licence(model_name, facts.get("terms", "").strip(), rows))
     if options.readme is not None:
-        text = Path(options.readme).read_text(encoding="utf-8")
-        if evaluations:
-            text = fill_block(text, "results", readme_results(model_name, evaluations))
-        if config and example:
-            text = fill_block(text, "example", readme_example(config, example, partial(translate_example, model_dir)))
-        write_text_atomic(options.readme, text)
-    print(f"wrote {model_dir / 'README.md'} and {model_dir / 'LICENSE.md'}")
+        readme = Path(options.readme).read_text(encoding="utf-8")
+        if found.evaluation:
+            readme = fill_block(readme, "results", readme_results(model_name, results))
+        if config and example and translate:
+            readme = fill_block(readme, "example", readme_example(config, example, translate))
+        write_text_atomic(options.readme, readme)
+    print(f"wrote {' and '.join(map(portable_path, written))}")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command, see the module's docstring."""
+    options = parse_arguments(arguments)
+    try:
+        build(options)
+    # a wrong argument or file is answered with what to do, not with a traceback
+    except (ValueError, OSError) as error:
+        raise SystemExit(f"hub_cards.build: {error}") from error
 
 
 if __name__ == "__main__":

@@ -1,62 +1,23 @@
-"""Parts of a model card that come from result files: tables and sentences, or nothing where a number is missing."""
+"""Parts of a model card that come from its configuration, its training and its facts: sentences, lines and rows."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-
-NAMES_OF_SYSTEMS = {"copy": "copy of the source"}
-
-Json = dict[str, Any]
+from .card_results import Json
+from .costs import hardware_text
 
 
-def score_section(model_name: str, evaluations: Sequence[Json]) -> Json:
-    """
-    Lay out the scores: the model, what it was compared with in its own result, then the systems of other results.
-
-    Returns:
-        `dict`: `measures`, `score_rows`, `signatures`, `difference_rows`, `resamples`; empty without an evaluation.
-    """
-    if not evaluations:
-        return {}
-    main, others = evaluations[0], evaluations[1:]
-    measures = list(main["test_sets"][0]["scores"])
-    section: Json = {"measures": measures, "score_rows": [], "signatures": {}, "difference_rows": []}
-    for test_set in main["test_sets"]:
-        name = test_set["name"]
-        systems = {f"**{model_name}**": test_set["scores"]}
-        for baseline, result in test_set["baselines"].items():
-            systems[NAMES_OF_SYSTEMS.get(baseline, baseline)] = result["scores"]
-            section["difference_rows"] += _differences(name, baseline, result)
-            section["resamples"] = result.get("bootstrap", {}).get("resamples", section.get("resamples"))
-        for other in others:
-            for entry in other["test_sets"]:
-                if entry["sha256"] == test_set["sha256"]:
-                    systems[other["name"]] = entry["scores"]
-        for system, scores in systems.items():
-            section["score_rows"].append([name, system, *(_score(scores.get(measure)) for measure in measures)])
-        section["signatures"] |= {measure: score["signature"] for measure, score in test_set["scores"].items()}
-    return section
+DECODING_MODES = {
+    "sentence": "each sentence by itself",
+    "counted": "a part of the document at once, with exactly as many sentences as went in",
+    "free": "a part of the document at once, in as many sentences as the model likes, repaired to those that went in",
+    "sequential": "sentence after sentence, with the translations so far",
+}
 
 
-def _score(score: Json | None) -> str:
-    # a measure of what does not occur has no value
-    return "" if score is None or score["score"] is None else f"{score['score']:.1f}"
-
-
-def _differences(test_set: str, baseline: str, result: Json) -> list[list[str]]:
-    rows = []
-    for measure, found in result.get("bootstrap", {}).get("measures", {}).items():
-        if found["interval"] is None or found["p_value"] is None:
-            continue  # nothing to count in one of the two
-        low, high = found["interval"]
-        numbers = [f"{found['difference']:+.2f}", f"{low:+.2f} to {high:+.2f}", f"{found['p_value']:.3f}"]
-        rows.append([test_set, NAMES_OF_SYSTEMS.get(baseline, baseline), measure, *numbers])
-    return rows
-
-
-def decoding_sentence(evaluation: Json | None) -> str | None:
+def decoding_sentence(evaluation: Mapping[str, Any] | None) -> str | None:
     """Say how the scored translations were made."""
     if not evaluation or "decoding" not in evaluation:
         return None
@@ -64,26 +25,81 @@ def decoding_sentence(evaluation: Json | None) -> str | None:
     beams = "greedy search" if options["num_beams"] == 1 else f"beam search with {options['num_beams']} beams"
     mode = f"`decoding={json.dumps(options['decoding'])}`"
     sentence = f"The scores were made with {mode} and {beams}, in {options['dtype']}"
-    kept = ("source_context", "source_context_sentences", "target_context_sentences", "length_penalty")
+    kept = ("source_context", "source_context_sentences", "target_context_sentences", "alignment", "length_penalty")
     extra = [f"`{name}={options[name]!r}`" for name in kept if name in options]
     return sentence + (f", {', '.join(extra)}" if extra else "") + "."
 
 
+def default_decoding_sentence(config: Json) -> str | None:
+    """Say how `generate()` and the pipeline decode where they are not told."""
+    mode = config.get("default_decoding")
+    if mode is None:
+        return None
+    sentence = f"Where the call does not say otherwise, it decodes with `decoding={json.dumps(mode)}`: "
+    return sentence + DECODING_MODES[mode] + "."
+
+
 def context_sentence(config: Json) -> str | None:
     """Say what the model sees besides the sentence that it translates."""
-    sequence_format = config.get("sequence_format")
+    sequence_format, count = config.get("sequence_format"), config.get("context_sentences")
     if sequence_format == "sentence":
         return "It translates each sentence by itself; the sentences around it are not seen."
     if sequence_format == "context_window":
-        count = config["context_sentences"]
-        noun = "sentence" if count == 1 else f"{count} sentences"
-        return f"It sees the {noun} before the one that it translates, and its own translation of them."
+        nouns = ("sentence", "it") if count == 1 else (f"{count} sentences", "them")
+        return f"It sees the {nouns[0]} before the one that it translates, and its own translation of {nouns[1]}."
     if sequence_format == "source_context":
-        count = config["context_sentences"]
-        return f"It sees the source of the {count} sentences before the one that it translates, not their translation."
+        noun = "sentence" if count == 1 else f"{count} sentences"
+        return f"It sees the source of the {noun} before the one that it translates, not their translation."
     if sequence_format == "document":
-        return "It sees all sentences of a part of the document, and its own translation of those before."
+        return _document_context(config)
     return None
+
+
+def _document_context(config: Json) -> str:
+    kinds = [config.get(name) for name in ("encoder_self_attention", "decoder_self_attention", "cross_attention")]
+    whole = "It sees all sentences of a part of the document, and its own translation of those before."
+    if kinds[0] == "window":
+        size = f"{config['window_size']} tokens on each side"
+        inside = f"A source token sees {size} of it, a target token as many before it"
+        if kinds[2] == "window":
+            return f"{inside}, and {size} of the place of the source that it is aligned with."
+        return f"{inside}, and the whole source of its part."
+    if kinds[0] == "sentence" and config.get("global_block", "none") != "none":
+        start = "Source sentences are read one by one; a further layer adds all others of their part. "
+        if kinds[1] != "recurrent":
+            return start + "The translation of a sentence sees its source sentence alone."
+        count = config["memory_sentences"]
+        return start + (
+            "The translation of a sentence sees its source sentence and the "
+            f"{'sentence' if count == 1 else f'{count} sentences'} translated just before."
+        )
+    if kinds[0] == "sentence" and config.get("global_layers"):
+        layers = config["global_layers"]
+        return (
+            "A sentence sees itself, and its translation the source sentence of the same number; in the top "
+            f"{'layer' if layers == 1 else f'{layers} layers'} a gate mixes in all others of their part."
+        )
+    if kinds[0] == "long_short_term":
+        return f"{whole} Self-attention looks at each sentence alone, too."
+    return whole
+
+
+def length_sentences(config: Json) -> str | None:
+    """Say how long documents may be, and what happens to those that are longer than a sequence."""
+    if "sequence_format" not in config:
+        return None
+    tokens, sentences = config.get("max_part_tokens"), config.get("max_part_sentences")
+    lines = ["A document may have any number of sentences."]
+    if tokens:
+        lines.append(
+            f"Nothing is cut in silence: a sequence of more than {tokens:,} tokens is split at sentence boundaries, a "
+            "longer sentence at a blank, and the status of that sentence is then `source_split`."
+        )
+    if sentences and config["sequence_format"] == "document":
+        lines.append(f"Parts of at most {sentences} sentences are translated together.")
+    if not tokens and not sentences:
+        lines.append("It is translated in one part, whatever its length.")
+    return " ".join(lines)
 
 
 def training_title(index: int, training: Json) -> str:
@@ -104,12 +120,7 @@ def training_lines(training: Json) -> list[str]:
         training (`dict`):
             Result of `training.train`. Lines whose numbers are missing are left out.
     """
-    run = training.get("run", {})
-    hardware, metrics = run.get("hardware", {}), training.get("metrics", {})
-    device = hardware.get("gpu") or hardware.get("cpu")
-    threads = hardware.get("torch_threads")
-    device_text = f"{device}, {threads} threads" if device and threads and "gpu" not in hardware else device
-    seconds = metrics.get("train_runtime")
+    run, seconds = training.get("run", {}), training.get("metrics", {}).get("train_runtime")
     candidates = [
         ("System `{}`", (training.get("system"),)),
         ("{:,} parameters", (training.get("parameters"),)),
@@ -117,7 +128,7 @@ def training_lines(training: Json) -> list[str]:
         ("{:,} updates of {:,} tokens", _both(training, "updates", "train_batch_tokens")),
         ("{:.2f} passes over the texts", (training.get("epochs"),)),
         ("Cost: {:.0f} minutes, {:.1f} CPU hours", (_over(seconds, 60), _over(training.get("cpu_seconds"), 3600))),
-        ("Hardware: {}", (device_text,)),
+        ("Hardware: {}", (hardware_text(run) or None,)),
         ("Precision: {}; seed {}", (training.get("precision"), training.get("seed"))),
         ("Code: commit `{}`", (run.get("commit"),)),
         ("Command: `{}`", (run.get("command"),)),
@@ -137,6 +148,13 @@ def data_rows(trainings: Sequence[Json], licences: Json) -> list[list[str]]:
     """
     List the training texts with their origin and licence.
 
+    Args:
+        trainings (`Sequence[dict]`):
+            Results of training.
+        licences (`dict`):
+            Origin and licence by key: `europarl` for `train.en-de.europarl.jsonl.gz`, and for a file without a key in
+            its name, such as `news/train/documents.jsonl.gz`, one of its folders.
+
     Raises:
         `ValueError`: for a training file whose licence is not known; such a model must not be published.
     """
@@ -145,13 +163,15 @@ def data_rows(trainings: Sequence[Json], licences: Json) -> list[list[str]]:
     files = dict.fromkeys(file for training in trainings for file in training["train_files"])
     for file in files:
         name = Path(file).name.removesuffix(".gz").removesuffix(".jsonl")
-        entry = licences.get(name.split(".")[-1])
+        keys = [name.split(".")[-1]] if "." in name else [name, *reversed(Path(file).parts[:-1])]
+        entry = next((licences[key] for key in keys if key in licences), None)
         if entry is None:
             raise ValueError(
-                f"there is no licence for the training file {file!r}. Add it to hub_cards/data_licences.yaml, or "
-                "train without it."
+                f"there is no licence for the training file {file!r}. Add it to `data` of the facts of the model, or "
+                "to hub_cards/data_licences.yaml, or train without it."
             )
-        rows.append([f"{entry['origin']} (`{name}`)", entry["licence"], entry.get("note", "")])
+        shown = name if "." in name else file
+        rows.append([f"{entry['origin']} (`{shown}`)", entry["licence"], entry.get("note", "")])
     return rows
 
 
@@ -165,27 +185,32 @@ def example_rows(example: Sequence[Json], translations: Sequence[str]) -> list[l
     return rows
 
 
-def result_source(evaluation: Json | None) -> str | None:
-    """Name the result file behind the numbers, with its commit and date."""
-    if evaluation is None:
-        return None
-    run = evaluation["run"]
-    commit = f", commit `{run['commit'][:12]}`" if "commit" in run else ""
-    return f"All numbers are from `{evaluation['result_file']}` of {run['date'][:10]}{commit}."
-
-
-def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]], texts: int | None = None) -> list[str]:
+def option_lines(config: Json, options: Mapping[str, str], training: Mapping[str, str], defaults: Json) -> list[str]:
     """
-    Lay out a table.
+    List the options that matter most to a system, with their values.
 
     Args:
-        header (`Sequence[str]`):
-            Names of the columns.
-        rows (`Sequence[Sequence[str]]`):
-            Cells.
-        texts (`int`, *optional*):
-            How many columns hold text; the rest holds numbers, which stand on the right. All by default.
+        config (`dict`): Configuration of the model, or of the preset.
+        options (`Mapping[str, str]`): Fields of it, with what they do.
+        training (`Mapping[str, str]`): Options of `training.train`, with what they do.
+        defaults (`dict`): Their defaults.
     """
-    texts = len(header) if texts is None else texts
-    rule = "|" + "---|" * texts + "--:|" * (len(header) - texts)
-    return ["| " + " | ".join(header) + " |", rule, *("| " + " | ".join(row) + " |" for row in rows)]
+    lines = [f"`{name}` ({_value(config[name])}): {text}" for name, text in options.items() if name in config]
+    return lines + [f"`--{name}` of training ({_value(defaults[name])}): {text}" for name, text in training.items()]
+
+
+def _value(value: Any) -> str:
+    if value is None:
+        return "none"
+    return f"`{json.dumps(value)}`"
+
+
+def result_sentence(results: Sequence[Mapping[str, Any]]) -> str | None:
+    """Name the result files behind the numbers, each with its date and commit."""
+    files = []
+    for result in results:
+        run = result["run"]
+        commit = f", commit `{run['commit'][:12]}`" if "commit" in run else ""
+        commit += " with changes" if run.get("dirty") else ""
+        files.append(f"`{result['result_file']}` ({run['date'][:10]}{commit})")
+    return f"All numbers are from {', '.join(files)}." if files else None

@@ -4,7 +4,7 @@ import gzip
 
 import pytest
 
-from training.corpus_formats import read_joined_documents, read_line_documents
+from training.corpus_formats import read_joined_documents, read_line_documents, read_translation_documents
 from training.corpus_lines import read_lines
 from training.corpus_xml import read_opus_documents, read_tmx_documents, read_wmt_documents
 
@@ -212,6 +212,56 @@ def test_joined_documents_with_unequal_sides_are_named_or_reported(write):
     messages = []
     assert sides(read_joined_documents(source, target, on_problem=messages.append)) == [(["c"], ["C"])]
     assert len(messages) == 1
+
+
+# JSON of `run_translation.py`
+
+PAIRS = """\
+{"translation": {"en": "One. ", "de": "Eins.", "fr": "Un."}, "doc_id": 7}
+{"translation": {"en": "Two.", "de": "Zwei."}, "doc_id": 7}
+
+{"doc_id": "b", "translation": {"de": "Drei.", "en": "Three."}}
+"""
+
+
+def test_pairs_of_run_translation_are_documents_of_one_sentence_or_joined_by_a_key(write):
+    path = write("train.json", PAIRS)
+    options = {"source_lang": "en", "target_lang": "de"}
+    alone = list(read_translation_documents(path, **options))
+    assert alone == [
+        {"id": "train:1", "src": ["One."], "tgt": ["Eins."]},
+        {"id": "train:2", "src": ["Two."], "tgt": ["Zwei."]},
+        {"id": "train:3", "src": ["Three."], "tgt": ["Drei."]},
+    ]
+    joined = list(read_translation_documents(path, **options, id_key="doc_id"))
+    assert joined == [
+        {"id": "7", "src": ["One.", "Two."], "tgt": ["Eins.", "Zwei."]},
+        {"id": "b", "src": ["Three."], "tgt": ["Drei."]},
+    ]
+    packed = write("train.jsonl.gz", gzip.compress(PAIRS.encode()))
+    assert list(read_translation_documents(packed, source_lang="de", target_lang="en"))[0]["src"] == ["Eins."]
+
+
+@pytest.mark.parametrize(
+    ("line", "id_key", "problem"),
+    [
+        ("[", None, r"train\.json:2: not a JSON object"),
+        ('{"translation": {"en": "a", "nl": "b"}}', None, r'train\.json:2: there is no .*"de"'),
+        ('{"en": "a", "de": "b"}', None, r"train\.json:2: there is no"),
+        ('{"translation": {"en": "a", "de": null}}', None, r"train\.json:2: both sides .* got None"),
+        ('{"translation": {"en": "a", "de": "b"}}', "doc_id", r"train\.json:2: there is no key 'doc_id'"),
+        (
+            '{"translation": {"en": "a", "de": "b"}, "doc_id": "x"}\n'
+            '{"translation": {"en": "a", "de": "b"}, "doc_id": 7}',
+            "doc_id",
+            r"train\.json:3: document '7' goes on here after pairs of document 'x'",
+        ),
+    ],
+)
+def test_a_faulty_pair_names_its_line(write, line, id_key, problem):
+    path = write("train.json", PAIRS.splitlines()[0] + "\n" + line + "\n")
+    with pytest.raises(ValueError, match=problem):
+        list(read_translation_documents(path, source_lang="en", target_lang="de", id_key=id_key))
 
 
 # XML

@@ -1,5 +1,5 @@
 """
-Documents from parallel text files, one sentence or one document a line.
+Documents from parallel text files, one sentence or one document a line, and from JSON with a pair a line.
 
 | function | boundary between documents |
 | --- | --- |
@@ -10,6 +10,7 @@ Documents from parallel text files, one sentence or one document a line.
 | `read_line_documents(boundaries="counts")` | a third file has the numbers of sentences |
 | `read_line_documents(boundaries="none")` | none: a file is a document |
 | `read_joined_documents` | the line end; sentences are joined by `</s>` or the like |
+| `read_translation_documents` | a key beside `"translation"` changes; without one, each pair is a document |
 
 Nothing is guessed and nothing left out: a faulty line is an error that names it, and a pair with an empty side is
 handed on. All readers are generators that hold one document at a time. XML formats are in `corpus_xml.py`.
@@ -369,3 +370,71 @@ def _split_joined(line: str, separator: str) -> list[str]:
     if separator == "</s>":
         sentences = [sentence.strip().removeprefix("<s>") for sentence in sentences]
     return [sentence.strip() for sentence in sentences]
+
+
+def read_translation_documents(
+    path: str | Path, *, source_lang: str, target_lang: str, id_key: str | None = None
+) -> Iterator[Record]:
+    """
+    Read pairs as `run_translation.py` of Transformers does, `{"translation": {"en": "One.", "de": "Eins."}}` a line.
+
+    Args:
+        path (`str` or `Path`):
+            JSON Lines, gzip or not. Keys beside `"translation"` and further languages are not read.
+        source_lang, target_lang (`str`):
+            Keys of the two sides.
+        id_key (`str`, *optional*):
+            A key beside `"translation"` whose value is the document of the pair, such as `"doc_id"`: neighbouring
+            pairs with the same value are a document. Without it, each pair is a document of one sentence.
+
+    Returns:
+        iterator over `{"id", "src", "tgt"}`; the id is that of `id_key`, else file name and running number.
+
+    Raises:
+        `ValueError`: naming file and line of the first fault: no JSON, a missing key, a document in two places.
+    """
+    starts = _starts_of_translations(Path(path), source_lang, target_lang, id_key)
+    return _grouped(starts, file_stem(path).removesuffix(".jsonl").removesuffix(".json"), has_target=True)
+
+
+def _starts_of_translations(path: Path, source_lang: str, target_lang: str, id_key: str | None) -> _Starts:
+    seen: set[str] = set()
+    previous: str | None = None
+    for number, line in read_lines(path):
+        if not line.strip():
+            continue
+        where = f"{path}:{number}"
+        pair = LinePair(number, *_translation(line, where, source_lang, target_lang))
+        if id_key is None:
+            yield True, None, pair
+            continue
+        name = _document_id(line, where, id_key)
+        if name != previous and name in seen:
+            raise ValueError(
+                f"{where}: document {name!r} goes on here after pairs of document {previous!r}. Sort the file by "
+                f"document, keeping the order of sentences, or give the two stretches different values of {id_key!r}."
+            )
+        yield name != previous, name, pair
+        seen.add(name)
+        previous = name
+
+
+def _translation(line: str, where: str, source_lang: str, target_lang: str) -> tuple[str, str]:
+    """Both sides of a pair, without surrounding blanks."""
+    try:
+        pair = json.loads(line)["translation"]
+        sides = [pair[language] for language in (source_lang, target_lang)]
+    except json.JSONDecodeError as error:
+        raise ValueError(
+            f"{where}: not a JSON object ({error.msg}). Each line must be one, as "
+            f'{{"translation": {{"{source_lang}": "...", "{target_lang}": "..."}}}}.'
+        ) from error
+    except (KeyError, TypeError) as error:
+        raise ValueError(
+            f'{where}: there is no {{"translation": {{"{source_lang}": ..., "{target_lang}": ...}}}} in '
+            f"{line.strip()[:60]!r}. Name the languages as the file does (`source_lang`, `target_lang`)."
+        ) from error
+    for side in sides:
+        if not isinstance(side, str):
+            raise ValueError(f"{where}: both sides of a translation must be texts, got {side!r}.")
+    return sides[0].strip(), sides[1].strip()
