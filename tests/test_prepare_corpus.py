@@ -312,3 +312,15 @@ def test_real_marker_files_become_the_documents_of_the_data_folder(docmt_data, t
     documents = [(r["src"], r["tgt"]) for r in read_documents(tmp_path / "out")]
     assert documents[: len(expected)] == expected
     assert info["counts"]["documents_out"] == (23 if complete_documents is None else 33)
+
+
+def test_pairs_of_run_translation_become_documents_by_their_key(tmp_path):
+    pairs = [("One.", "Eins.", "a"), ("Two.", "Zwei.", "a"), ("Three.", "Drei.", "b")]
+    lines = [json.dumps({"translation": {"en": en, "de": de}, "doc_id": name}) for en, de, name in pairs]
+    (tmp_path / "pairs.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    languages = {"source_lang": "en", "target_lang": "de"}
+    settings = {"format": "translations", "source_files": [str(tmp_path / "pairs.jsonl")], **languages}
+    prepare_corpus(CorpusArguments(**settings, id_key="doc_id", output_dir=str(tmp_path / "joined")))
+    assert [record["tgt"] for record in read_documents(tmp_path / "joined")] == [["Eins.", "Zwei."], ["Drei."]]
+    info = prepare_corpus(CorpusArguments(**settings, output_dir=str(tmp_path / "apart")))
+    assert info["counts"]["documents_out"] == 3

@@ -5,6 +5,7 @@ Measure speed and memory. The first argument says of what, the others are its op
     python -m training.benchmark attention  # interval attention by itself, against full attention and the gather
     python -m training.benchmark steps      # training steps of whole models, against MarianMTModel
     python -m training.benchmark decoding   # documents through `generate()`, against MarianMTModel and CTranslate2
+    python -m training.benchmark precision --model MODEL --data test.jsonl  # bfloat16 and int8: quality, size, speed
 
 Each prints a table and writes JSON with `--output`, most a picture with `--plot`. `... steps --help` has the options.
 """
@@ -13,7 +14,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from . import benchmark_attention, benchmark_batches, benchmark_decoding, benchmark_steps
+from . import benchmark_attention, benchmark_batches, benchmark_decoding, benchmark_precision, benchmark_steps
 from .measure import Benchmark
 
 
@@ -22,6 +23,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "attention": benchmark_attention.BENCHMARK,
     "steps": benchmark_steps.BENCHMARK,
     "decoding": benchmark_decoding.BENCHMARK,
+    "precision": benchmark_precision.BENCHMARK,
 }
 
 

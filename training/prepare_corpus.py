@@ -12,6 +12,7 @@ Input: `--format` says how the files are written.
     wmt-xml   WMT 2021 and later, source and references in one file
     tmx       a translation memory
     opus      an OPUS alignment file, beside the documents that it links
+    translations   JSON Lines as `run_translation.py` reads them, a pair a line; `--id_key doc_id` joins pairs
 
 Output, in `--output_dir`, which appears when it is whole:
 
@@ -39,7 +40,12 @@ from transformers.utils import logging
 
 from training.corpus_card import corpus_card
 from training.corpus_filters import CorpusFilter
-from training.corpus_formats import BOUNDARIES_WITH_FILE, read_joined_documents, read_line_documents
+from training.corpus_formats import (
+    BOUNDARIES_WITH_FILE,
+    read_joined_documents,
+    read_line_documents,
+    read_translation_documents,
+)
 from training.corpus_xml import read_opus_documents, read_tmx_documents, read_wmt_documents
 from training.documents import Record, dataset_from_documents, read_documents, validate_record, write_documents
 from training.results import (
@@ -66,7 +72,7 @@ MESSAGES_KEPT = 20
 class CorpusArguments:
     """Arguments of `prepare_corpus`. Limits that are not set are off."""
 
-    format: Literal["records", "lines", "joined", "wmt-xml", "tmx", "opus"] = field(
+    format: Literal["records", "lines", "joined", "wmt-xml", "tmx", "opus", "translations"] = field(
         metadata={"help": "Layout of the input files."}
     )
     source_files: list[str] = field(
@@ -91,7 +97,11 @@ class CorpusArguments:
     )
     boundary_marker: str = field(default="<d>", metadata={"help": "Line that opens a document with `marker`."})
     id_key: str | None = field(
-        default=None, metadata={"help": "Key of the id if the id file has one JSON object a line, such as `docid`."}
+        default=None,
+        metadata={
+            "help": "Key of the document, such as `docid`, where the id file has one JSON object a line, and beside the "
+            "pairs of `translations`, which are documents of one sentence without it."
+        },
     )
     separator: str = field(default="</s>", metadata={"help": "Mark between sentences in `joined`."})
     encoding: str = field(default="utf-8", metadata={"help": "Encoding of the source files of `lines`, `joined`."})
@@ -210,6 +220,8 @@ def _read_file(
         return read_tmx_documents(path, document_property=arguments.document_property, **languages)
     if arguments.format == "opus":
         return read_opus_documents(path, root=arguments.opus_root, on_problem=on_problem, **languages)
+    if arguments.format == "translations":
+        return read_translation_documents(path, id_key=arguments.id_key, **languages)
     return read_documents(
         path,
         source_column=arguments.source_column,
