@@ -5,7 +5,8 @@
 #                      or decoding for speed and memory against other software, with random weights
 # make space           the demo in a browser, at http://127.0.0.1:7860, offline
 # make test-space      its tests in Chromium, which is fetched from the system's packages
-# make report          one page of all results, training/results/report.html, and the tables in report.md and README.md
+# make report          one page of all results, training/results/report.html, and the tables in report.md, README.md
+#                      and the card of the model of `make demo`
 # make reproduce       do the runs behind the results that are missing (HOURS=2 starts none after that); hours to days
 # make recipes         try the recipes of the papers' experiments in miniature
 # make format          rewrite the files as `make test` wants them
@@ -19,6 +20,9 @@ MODEL ?= hub_cards/docmt-tiny-en-de
 DATA ?= tests/data/toy.en-de.jsonl
 BENCHMARK ?= batches
 HOURS ?= 24
+# of the model of `make demo`, then of those that its card compares it with
+CARD_RESULTS := $(patsubst %,training/results/tiny-en-de.%.json,concat-adj.eval sentence-level.eval marian.eval \
+    concat-adj.train sentence-level.train)
 WORKERS ?= 1
 # pip takes the build for CPUs where one of its sources has it: "+cpu" ranks above the plain release. Elsewhere the
 # plain release may be one for CUDA, of some gigabytes. Any requirement that pip understands can stand here.
@@ -66,6 +70,7 @@ report: $(VENV)/.ready-to-test
 	    --markdown training/results/report.md
 	$(BIN)/python -m training.report --readme README.md $$(ls training/results/tiny-*.json | \
 	    grep -v -e benchmark -e '\.dev\.' -e literature -e counted -e sequential)
+	$(BIN)/python -m hub_cards.build --model_dir hub_cards/docmt-tiny-en-de --readme README.md $(CARD_RESULTS)
 
 space: $(VENV)/.ready-for-space
 	$(BIN)/python hub_cards/space/app.py
