@@ -120,7 +120,8 @@ def _context_numbers(entry: Mapping[str, Any]) -> str:
         interval = interval_text(entry[name]["interval"], 4, signed=True)
         text = f"right less {other} {number(entry[name]['score'], 4, signed=True)}"
         texts.append(f"{text} ({interval})" if interval else text)
-    return f" Numbers: {', '.join(texts)}; context: {context_text(entry)}."
+    sizes = {side: entry["context"][side] for side in ("source", "target")}
+    return f" Numbers: {', '.join(texts)}; context: {context_text({'context': sizes})}."
 
 
 def context_signatures(found: CardResults) -> list[str]:
