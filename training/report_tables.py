@@ -72,7 +72,7 @@ def summary_table(pair: str, rows: Sequence[SystemRow]) -> Table:
     suites = sorted({suite_name(entry) for row in rows for entry in row.suites})
     columns = [
         *_NAME_COLUMNS,
-        Column("parameters", note="millions"),
+        Column("parameters (M)", note="millions"),
         Column("updates", "training"),
         Column("CPU hours", "training", note="of this run alone"),
     ]
