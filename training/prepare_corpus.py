@@ -99,8 +99,8 @@ class CorpusArguments:
     id_key: str | None = field(
         default=None,
         metadata={
-            "help": "Key of the document, such as `docid`, where the id file has one JSON object a line, and beside the "
-            "pairs of `translations`, which are documents of one sentence without it."
+            "help": "Key of the document, such as `docid`, where the id file has one JSON object a line, and beside "
+            "the pairs of `translations`, which are documents of one sentence without it."
         },
     )
     separator: str = field(default="</s>", metadata={"help": "Mark between sentences in `joined`."})
