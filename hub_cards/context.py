@@ -1,12 +1,11 @@
 """What a card says of context: contrastive suites, what context is worth, attention, and sentence coverage."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from training.report_cells import interval_text, number, wilson_interval
-from training.report_context import context_text
+from training.report_context import context_text, distinct_suites
 from training.report_results import suite_name
-from training.report_systems import SystemRow
 
 from .card_results import CardResults
 from .scores import table
@@ -26,23 +25,10 @@ ANSWERS: dict[tuple[int | None, int | None], str] = {
 }
 
 
-def suite_entries(rows: Sequence[SystemRow]) -> list[tuple[SystemRow, Mapping[str, Any]]]:
-    """Suites of rows, each once: rows that differ in decoding alone share them."""
-    found: list[tuple[SystemRow, Mapping[str, Any]]] = []
-    for row in rows:
-        found += [(row, entry) for entry in row.suites if all(other is not entry for _, other in found)]
-    return found
-
-
-def suite_interval(entry: Mapping[str, Any]) -> Sequence[float] | None:
-    """The 95 % interval of an accuracy, in percent."""
-    return entry.get("interval") or wilson_interval(entry["correct"], entry["items"])
-
-
 def suite_table(found: CardResults, model_name: str) -> list[str]:
     """Lay out accuracies on contrastive suites: for each that the model was scored on, the model and the others."""
-    labels, names = found.labels(model_name), {suite_name(entry) for _, entry in suite_entries(found.model)}
-    entries = suite_entries([*found.model, *found.others])
+    labels, names = found.labels(model_name), {suite_name(entry) for _, entry in distinct_suites(found.model)}
+    entries = distinct_suites([*found.model, *found.others])
     rows = [
         [
             name,
@@ -50,7 +36,7 @@ def suite_table(found: CardResults, model_name: str) -> list[str]:
             f"**{model_name}**" if any(row is other for other in found.model) else labels[id(row)],
             context_text(entry),
             number(entry["accuracy"]),
-            interval_text(suite_interval(entry)),
+            interval_text(wilson_interval(entry["correct"], entry["items"])),
             number(entry.get("chance")),
             f"{entry['items']:,}",
             f"{entry['ties']:,}",
@@ -66,7 +52,7 @@ def suite_table(found: CardResults, model_name: str) -> list[str]:
 def suite_lines(found: CardResults) -> list[str]:
     """Say how each suite of the model changes with the number of context sentences and with what it asks for."""
     lines = []
-    for _, entry in suite_entries(found.model):
+    for _, entry in distinct_suites(found.model):
         parts = {}
         if len(entry.get("curve", [])) > 1:
             parts["context sentences"] = {str(point["context_sentences"]): point for point in entry["curve"]}

@@ -5,11 +5,11 @@ from typing import Any
 
 from huggingface_hub import EvalResult, ModelCardData
 
-from training.report_context import context_text
+from training.report_cells import wilson_interval
+from training.report_context import context_text, distinct_suites
 from training.report_results import suite_name
 
 from .card_results import CardResults, Json
-from .context import suite_entries, suite_interval
 
 
 # names of metrics that the Hub knows; other measures go by their own
@@ -68,7 +68,7 @@ def eval_results(facts: Json, found: CardResults) -> list[EvalResult]:
                             metric_args=_args(score["signature"], intervals.get(measure, {}).get("interval")),
                         )
                     )
-    return results + [_suite_result(entry) for _, entry in suite_entries(found.model)]
+    return results + [_suite_result(entry) for _, entry in distinct_suites(found.model)]
 
 
 def _args(signature: str, interval: Any) -> Json:
@@ -90,7 +90,7 @@ def _suite_result(entry: Mapping[str, Any]) -> EvalResult:
         metric_type=ACCURACY,
         metric_name="accuracy, %",
         metric_value=round(entry["accuracy"], 2),
-        metric_args=_args(signature, suite_interval(entry)),
+        metric_args=_args(signature, wilson_interval(entry["correct"], entry["items"])),
     )
 
 

@@ -47,7 +47,6 @@ SUITE = {
     "accuracy": 36.0083,
     "ties": 7,
     "chance": 33.3118,
-    "interval": [35.1, 36.9],
     "context": {"source": 2, "target": 2, "right": 0},
     "breakdowns": {
         "reference_pronoun": {

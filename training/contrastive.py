@@ -38,7 +38,7 @@ from transformers.utils import logging
 from .contrastive_arguments import ContrastiveArguments
 from .contrastive_items import ContrastiveItem, HeldContext, held_context
 from .contrastive_lines import DocumentFolder, read_line_suite
-from .contrastive_paired import accuracy_interval, pack_decisions
+from .contrastive_paired import pack_decisions
 from .contrastive_readers import read_suite
 from .contrastive_report import breakdowns, contrastive_table, count_scores, is_correct, save_curves
 from .contrastive_scorer import ScorerSettings, WorkerPool, score_here, score_items, window_alignment
@@ -227,14 +227,12 @@ def evaluate_suite(
         name = f"{Path(path).name}, {wanted.source} + {wanted.target} + {wanted.right} context sentences"
         passes[wanted] = score_suite(items, system, wanted, arguments, name)
     main_pass = passes[sizes]
-    counts = count_scores(items, main_pass.scores)
     decisions = [is_correct(scores, item.correct) for item, scores in zip(items, main_pass.scores, strict=True)]
     files = [path, *(arguments.line_files() if arguments.target_file else [])]
     entry = {
         "suite": portable_path(path),
         "sha256": sha256_of_files(files),
-        **counts,
-        "interval": accuracy_interval(counts["correct"], len(items)) if items else None,
+        **count_scores(items, main_pass.scores),
         "context": asdict(sizes),
         "suite_context": asdict(held),
         **main_pass.facts,

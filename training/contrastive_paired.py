@@ -1,10 +1,10 @@
 """
-How sure is an accuracy on a contrastive suite, and which of two systems is better on the same items?
+Which of two systems is better on the items of a contrastive suite?
 
 Result files keep which items a system gets right, a bit an item, so that any two of them can be compared later. Draws
-are of items, with replacement: the number of right ones in a draw is binomial, and the numbers of items that only the
-one or only the other system gets right are multinomial, so a draw costs two numbers. Items of one film are drawn as if
-they had nothing to do with each other, since most suites do not say which belong together.
+are of items, with replacement: the numbers of items that only the one, only the other, or both or none get right are
+multinomial, so a draw costs three numbers. Items of one film are drawn as if they had nothing to do with each other,
+since most suites do not say which belong together.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from .bootstrap import CONFIDENCE, RESAMPLES, SEED, compare_draws
+from .bootstrap import RESAMPLES, SEED, compare_draws
 
 
 def pack_decisions(decisions: Sequence[bool]) -> str:
@@ -38,13 +38,6 @@ def unpack_decisions(text: str, items: int) -> np.ndarray:
     if len(packed) != -(-items // 8):
         raise ValueError(f"`decisions` has {8 * len(packed)} bits, which are not those of {items} items.")
     return np.unpackbits(packed, count=items).astype(bool)
-
-
-def accuracy_interval(correct: int, items: int, resamples: int = RESAMPLES, seed: int = SEED) -> list[float]:
-    """The 95 % interval of an accuracy, in percent, from draws of items."""
-    draws = 100 * np.random.default_rng(seed).binomial(items, correct / items, size=resamples) / items
-    tail = 50 * (1 - CONFIDENCE)
-    return [round(float(bound), 4) for bound in np.percentile(draws, [tail, 100 - tail])]
 
 
 def compare_suites(

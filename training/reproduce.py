@@ -168,7 +168,7 @@ class RunQueue:
                 return run.is_done
             words, log = run.words(), self.folder / f"{run.name}.log"
             self.mark(run).unlink(missing_ok=True)
-            logger.warning(f"{run.name}: started, about {run.hours:g} CPU hours; {log} has its output.")
+            logger.warning(f"{run.name}: started, about {run.hours:.2g} CPU hours; {log} has its output.")
             start = time.time()
             with open(log, "a", encoding="utf-8") as output:
                 code = subprocess.run(
