@@ -14,12 +14,13 @@ def translation_loss(
     *,
     label_smoothing: float = 0.0,
     num_items_in_batch: int | torch.Tensor | None = None,
+    token_weights: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """
     Label-smoothed cross-entropy, summed over target tokens and divided by their count.
 
     A token costs `(1 - eps) (-log p(e_i)) + eps / V sum_v (-log p(v))`. With `config.context_loss_weight` below 1, the
-    tokens of all sentences but the last of a row count by that weight.
+    tokens of all sentences but the last of a row count by that weight; `token_weights` multiply the costs too.
 
     Args:
         logits (`torch.Tensor` of shape `(B, T, V)`): Scores of the next token.
@@ -28,20 +29,25 @@ def translation_loss(
         label_smoothing (`float`, *optional*, defaults to 0): eps.
         num_items_in_batch (`int` or `torch.Tensor`, *optional*):
             Target tokens of all accumulated batches, in place of those of this one.
+        token_weights (`torch.Tensor` of shape `(B, T)`, *optional*):
+            Weights of the tokens. The count by which the sum is divided is of tokens, whatever their weights.
 
     Returns:
         `torch.Tensor`: the loss, a scalar.
     """
-    weight = config.context_loss_weight if config.sequence_format == "context_window" else 1.0
+    weights = token_weights
+    if config.sequence_format == "context_window" and config.context_loss_weight != 1.0:
+        by_place = context_weights(labels, config, config.context_loss_weight)
+        weights = by_place if weights is None else weights * by_place
     losses = nn.functional.cross_entropy(
         logits.flatten(0, 1).float(),
         labels.flatten(),
         ignore_index=-100,
         label_smoothing=label_smoothing,
-        reduction="sum" if weight == 1.0 else "none",
+        reduction="sum" if weights is None else "none",
     )
-    if weight != 1.0:
-        losses = (losses * context_weights(labels, config, weight).flatten()).sum()
+    if weights is not None:
+        losses = (losses * weights.flatten()).sum()
     if num_items_in_batch is None:
         num_items_in_batch = labels.ne(-100).sum()
     elif isinstance(num_items_in_batch, torch.Tensor):

@@ -221,6 +221,17 @@ def test_words_are_hidden_in_training_alone_and_while_it_is_young(train, toy_cor
     assert (hidden["word_dropout"], hidden["word_dropout_epochs"]) == (0.9, 30)
 
 
+def test_focus_words_count_more_in_training_alone(train, toy_corpus):
+    # fails if the loss of evaluation is weighted, too, or that of training is not
+    options = {"validation_file": toy_corpus, "eval_strategy": "steps", "max_steps": 1, "learning_rate": 0.0}
+    plain = train("plain", **options)[0]
+    weighted = train("weighted", focus_words="der=9", focus_source_words="the", **options)[0]
+    first, other = ([entry["loss"] for entry in r["loss_curve"] if "loss" in entry] for r in (plain, weighted))
+    assert other > first
+    assert plain["metrics"]["eval_loss"] == weighted["metrics"]["eval_loss"]
+    assert (weighted["focus_words"], weighted["focus_source_words"]) == ("der=9", ["the"])
+
+
 def test_resolutions_multiply_the_training_sequences_and_not_those_of_evaluation(train, start, toy_corpus):
     options = {"validation_file": toy_corpus, "eval_strategy": "steps", "max_steps": 1, "learning_rate": 0.0}
     options |= {"system": "mr-doc2doc", "init_from": start}
@@ -289,6 +300,8 @@ def test_two_runs_with_one_seed_give_the_same_weights_and_another_seed_others(tr
         ({"loaded_lr_scale": 0.2}, "name their checkpoint as `init_from`"),
         ({"loaded_lr_scale": -1, "init_from": "x"}, "0 or more, got -1.0"),
         ({"word_dropout": 1.0}, "below 1, got 1.0"),
+        ({"focus_source_words": "it"}, "`focus_source_words=\\['it'\\]`.*leave the source words out"),
+        ({"focus_words": "er"}, "word=weight"),
         ({"architecture": "marian", "init_from": "x"}, "fresh weights"),
         ({"config_overrides": "d_modle=16"}, "Did you mean `d_model`"),
         ({"train_file": "$NO_SUCH_FOLDER/x.jsonl"}, "environment variable"),

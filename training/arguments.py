@@ -103,6 +103,17 @@ class TrainingArguments(Seq2SeqTrainingArguments):
         metadata={"help": "Probability by which a word of source and decoder input becomes `<mask>` in training."},
     )
     word_dropout_epochs: float = field(default=30, metadata={"help": "Epochs after which `word_dropout` ends."})
+    focus_words: str | None = field(
+        default=None,
+        metadata={
+            "help": "Target words that count more in the training loss, and how much, as in 'er=12,sie=6,es=2'; see "
+            "FocusWords."
+        },
+    )
+    focus_source_words: list[str] = field(
+        default_factory=list,
+        metadata={"help": "Words one of which the source sentence must have for `focus_words` to count more: it."},
+    )
     loaded_lr_scale: float = field(
         default=1.0,
         metadata={

@@ -143,6 +143,11 @@ def check_arguments(model_args: ModelArguments, data_args: DataArguments, args: 
         raise ValueError(f"`loaded_lr_scale` must be 0 or more, got {args.loaded_lr_scale}.")
     if not 0 <= args.word_dropout < 1:
         raise ValueError(f"`word_dropout` must be at least 0 and below 1, got {args.word_dropout}.")
+    if args.focus_source_words and not args.focus_words:
+        raise ValueError(
+            f"`focus_source_words={args.focus_source_words}` says where `focus_words` count more, and there are none: "
+            "give them weights as 'er=12,sie=6', or leave the source words out."
+        )
     if model_args.architecture == "marian":
         if model_args.init_from is not None:
             raise ValueError(
@@ -335,6 +340,8 @@ def describe_run(
         "label_smoothing": args.label_smoothing_factor,
         "word_dropout": args.word_dropout,
         "word_dropout_epochs": args.word_dropout_epochs if args.word_dropout else None,
+        "focus_words": args.focus_words,
+        "focus_source_words": args.focus_source_words,
         "seed": args.seed,
         "precision": "bfloat16 autocast" if args.bf16 else "float32",
         "float32_matmul_precision": args.float32_matmul_precision,

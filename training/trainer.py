@@ -17,6 +17,7 @@ from modeling_docmt.loss_docmt import translation_loss
 
 from .arguments import TrainingArguments
 from .data import TokenBudgetBatchSampler, TranslationCollator
+from .focus_words import FocusWords, read_weights
 from .metrics import score_documents
 from .word_dropout import WordDropout
 
@@ -58,6 +59,10 @@ class DocMTTrainer(Seq2SeqTrainer):
         self.word_dropout: WordDropout | None = None
         if args.word_dropout:
             self.word_dropout = WordDropout(args.word_dropout, format_config, processing_class)
+        self.focus_words: FocusWords | None = None
+        if weights := read_weights(args.focus_words):
+            self.focus_words = FocusWords(weights, args.focus_source_words, format_config, processing_class)
+        self._token_weights: torch.Tensor | None = None
         super().__init__(
             model=model,
             args=args,
@@ -80,6 +85,7 @@ class DocMTTrainer(Seq2SeqTrainer):
             self.format_config,
             label_smoothing=self.args.label_smoothing_factor if self.model.training else 0.0,
             num_items_in_batch=num_items_in_batch,
+            token_weights=self._token_weights,
         )
 
     def create_optimizer(self, model: torch.nn.Module | None = None) -> torch.optim.Optimizer:
@@ -99,6 +105,10 @@ class DocMTTrainer(Seq2SeqTrainer):
 
     def compute_loss(self, model, inputs, *args, **kwargs):
         """The loss, in evaluation too, at the alignment of training: the model does not see the labels."""
+        # Trainer calls `_loss` with the labels alone
+        self._token_weights = None
+        if self.focus_words and model.training:
+            self._token_weights = self.focus_words(inputs["input_ids"], inputs["labels"])
         if self.word_dropout and model.training and self.state.epoch < self.args.word_dropout_epochs:
             hidden = {name: self.word_dropout(inputs[name]) for name in ("input_ids", "decoder_input_ids")}
             inputs = {**inputs, **hidden}
