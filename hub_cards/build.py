@@ -39,7 +39,7 @@ from .sections import data_rows, decoding_sentence, result_sentence
 LICENCE_FILE = "LICENSE.md"
 FACTS = (
     *("languages", "summary", "license", "license_name", "license_link", "terms"),
-    *("limits", "data", "data_note", "example"),
+    *("limits", "data", "data_note", "example", "context_examples"),
 )
 
 
@@ -67,11 +67,11 @@ def read_config(model_dir: Path) -> Json | None:
     return DocMTConfig.from_pretrained(model_dir).to_dict() if config.get("model_type") == "docmt" else config
 
 
-def translate_example(model_dir: Path, example: Sequence[Json], **options: Any) -> list[str]:
-    """Translate the example document with the model in the folder, as a user of the card would."""
+def translate_documents(model_dir: Path, documents: Sequence[Sequence[str]], **options: Any) -> list[list[str]]:
+    """Translate documents with the model in the folder, as a user of the card would."""
     translator = pipeline("translation", model=str(model_dir), trust_remote_code=True)
-    (output,) = translator([[sentence["source"] for sentence in example]], **options)
-    return [sentence["translation"] for sentence in output["sentences"]]
+    outputs = translator([list(document) for document in documents], **options)
+    return [[sentence["translation"] for sentence in output["sentences"]] for output in outputs]
 
 
 def build_licence(model_name: str, terms: str, rows: Sequence[Sequence[str]]) -> str:
@@ -98,7 +98,7 @@ def readme_results(model_name: str, results: Sequence[Json]) -> list[str]:
     ]
 
 
-def readme_example(config: Json, example: Sequence[Json], translate: Callable[..., list[str]]) -> list[str]:
+def readme_example(config: Json, example: Sequence[Json], translate: Callable[..., list[list[str]]]) -> list[str]:
     """
     Write the example block of the project's README: two sentences with context, and without where the model has any.
 
@@ -108,13 +108,13 @@ def readme_example(config: Json, example: Sequence[Json], translate: Callable[..
         example (`Sequence[dict]`):
             Sentences with `source`.
         translate (`Callable`):
-            From sentences and options of `generate()` to translations.
+            From documents and options of `generate()` to the translations of their sentences.
     """
-    document = list(example)[:2]
-    rows = [["source", " ".join(sentence["source"] for sentence in document)]]
+    document = [sentence["source"] for sentence in example[:2]]
+    rows = [["source", " ".join(document)]]
     if config.get("sequence_format") != "sentence":
-        rows.append(["translated together", " ".join(translate(document))])
-    rows.append(["each sentence alone", " ".join(translate(document, decoding="sentence"))])
+        rows.append(["translated together", " ".join(translate([document])[0])])
+    rows.append(["each sentence alone", " ".join(translate([document], decoding="sentence")[0])])
     return table(["", ""], rows, texts=2)
 
 
@@ -145,7 +145,7 @@ def build(options: argparse.Namespace) -> None:
     licences = load_yaml(FOLDER / "data_licences.yaml")
     config = read_config(model_dir) if model_dir else None
     example = facts.get("example", []) if config else []
-    translate = partial(translate_example, model_dir) if model_dir else None
+    translate = partial(translate_documents, model_dir) if model_dir else None
     model_name = options.model_name or name
     card = build_card(
         facts,
@@ -154,7 +154,7 @@ def build(options: argparse.Namespace) -> None:
         model_name=model_name,
         system=options.recipe,
         config=config,
-        translations=translate(example) if translate and example else None,
+        translate=translate if config else None,
     )
     text = str(card).rstrip() + "\n"
     if model_dir is None:

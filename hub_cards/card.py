@@ -1,7 +1,7 @@
 """The card of a model or of a recipe: what the template is filled with."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import yaml
@@ -21,6 +21,7 @@ from .context import (
     suite_lines,
     suite_table,
 )
+from .context_examples import context_example_table
 from .costs import benchmark_blocks, speed_lines
 from .metadata import card_metadata
 from .recipe import expected_section, find_recipe, readme_of, recipe_commands, recipe_table
@@ -68,7 +69,7 @@ def build_card(
     model_name: str,
     system: str | None = None,
     config: Json | None = None,
-    translations: Sequence[str] | None = None,
+    translate: Callable[..., list[list[str]]] | None = None,
 ) -> ModelCard:
     """
     Fill the template.
@@ -86,8 +87,8 @@ def build_card(
             Row of `SYSTEMS`; that of the configuration or of the training by default.
         config (`dict`, *optional*):
             Configuration of the model; that of the preset by default.
-        translations (`Sequence[str]`, *optional*):
-            What the model makes of the example document.
+        translate (`Callable`, *optional*):
+            From documents to the translations of their sentences by the model, for the examples of the facts.
 
     Returns:
         `ModelCard`: the card, its metadata checked by huggingface_hub.
@@ -104,7 +105,11 @@ def build_card(
     recipe = recipe_section(system, of_system["recipe"]) if system and not found.is_trained else None
     trainings = [(training_title(index, run), training_lines(run)) for index, run in enumerate(found.trainings)]
     rows = data_rows(found.trainings, licences | facts.get("data", {}))
-    examples = example_rows(facts["example"], translations) if translations is not None else []
+    example, of_context = facts.get("example", []), facts.get("context_examples", [])
+    examples = (
+        example_rows(example, translate([[row["source"] for row in example]])[0]) if translate and example else []
+    )
+    reads_context = config.get("sequence_format") != "sentence"
     sections: Json = {
         "model_name": model_name,
         "model_path": recipe["output_dir"] if recipe else model_name,
@@ -120,6 +125,7 @@ def build_card(
         "decoding": decoding_sentence(found.evaluation),
         "option_lines": _options(config, of_system, found),
         **result_sections(found, model_name),
+        "context_examples": _text(context_example_table(of_context, translate, reads_context) if translate else []),
         "benchmarks": [(title, "\n".join(lines)) for title, lines in benchmark_blocks(found.benchmarks, system)],
         "limits": [*facts.get("limits", []), *of_system.get("limits", []), *LIMITS],
         "examples": _text(table(["source", "translation", "what was wanted", "why it is hard"], examples, texts=4)),

@@ -152,8 +152,8 @@ def data_rows(trainings: Sequence[Json], licences: Json) -> list[list[str]]:
         trainings (`Sequence[dict]`):
             Results of training.
         licences (`dict`):
-            Origin and licence by key: `europarl` for `train.en-de.europarl.jsonl.gz`, and for a file without a key in
-            its name, such as `news/train/documents.jsonl.gz`, one of its folders.
+            Origin and licence by key: `europarl` for `train.en-de.europarl.jsonl.gz`, the last part of the name that
+            is a key, and for a file of one part, such as `news/train/documents.jsonl.gz`, one of its folders.
 
     Raises:
         `ValueError`: for a training file whose licence is not known; such a model must not be published.
@@ -163,7 +163,7 @@ def data_rows(trainings: Sequence[Json], licences: Json) -> list[list[str]]:
     files = dict.fromkeys(file for training in trainings for file in training["train_files"])
     for file in files:
         name = Path(file).name.removesuffix(".gz").removesuffix(".jsonl")
-        keys = [name.split(".")[-1]] if "." in name else [name, *reversed(Path(file).parts[:-1])]
+        keys = list(reversed(name.split("."))) if "." in name else [name, *reversed(Path(file).parts[:-1])]
         entry = next((licences[key] for key in keys if key in licences), None)
         if entry is None:
             raise ValueError(

@@ -25,10 +25,11 @@ from hub_card_results import (
 from huggingface_hub import ModelCard
 
 from hub_cards import build
-from hub_cards.build import load_facts, main, read_config, readme_results, translate_example
+from hub_cards.build import load_facts, main, read_config, readme_results, translate_documents
 from hub_cards.card import FOLDER, build_card, find_system
 from hub_cards.card_results import group_results, load_results
 from hub_cards.context import context_answer
+from hub_cards.context_examples import context_example_table
 from hub_cards.sections import context_sentence, data_rows, example_rows
 from modeling_docmt import SYSTEMS, DocMTConfig
 from training.evaluate import EvaluationArguments, evaluate
@@ -80,7 +81,9 @@ def card_of(results, **changes):
 
 @pytest.fixture(scope="module")
 def card(evaluation):
-    return card_of([evaluation, TRAINING], translations=["Die Lampe.", "Es fiel.", "Mein Onkel.", "Die Bande."])
+    facts = {name: value for name, value in FACTS.items() if name != "context_examples"}
+    translations = ["Die Lampe.", "Es fiel.", "Mein Onkel.", "Die Bande."]
+    return card_of([evaluation, TRAINING], facts=facts, translate=lambda documents: [translations])
 
 
 def test_nothing_is_left_to_fill_in(card):
@@ -323,7 +326,9 @@ def test_command_writes_card_and_licence(tmp_path, evaluation, monkeypatch):
     folder = tmp_path / "docmt-tiny-en-de"
     folder.mkdir()
     DocMTConfig.from_system("concat-adj").save_pretrained(folder)
-    monkeypatch.setattr(build, "translate_example", lambda model_dir, example, **options: ["Falsch."] * len(example))
+    monkeypatch.setattr(
+        build, "translate_documents", lambda model_dir, documents, **options: [["Falsch."] * len(d) for d in documents]
+    )
     readme = tmp_path / "README.md"
     blocks = "<!-- {0}:begin (made) -->\nold\n<!-- {0}:end -->\n"
     readme.write_text("before\n" + blocks.format("example") + blocks.format("results") + "after\n", encoding="utf-8")
@@ -386,11 +391,50 @@ def test_shipped_card_is_complete():
 def test_the_example_is_translated_by_the_model_in_the_folder(tmp_path, make_model, tokenizer):
     make_model("concat-adj", context_sentences=1).save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
-    translations = translate_example(tmp_path, FACTS["example"], max_sentence_tokens=5)
-    assert len(translations) == len(FACTS["example"])
-    alone = translate_example(tmp_path, FACTS["example"][1:2], decoding="sentence", max_sentence_tokens=5)
-    together = translate_example(tmp_path, FACTS["example"][:2], decoding="sentence", max_sentence_tokens=5)
+    document = [sentence["source"] for sentence in FACTS["example"]]
+    (translations,) = translate_documents(tmp_path, [document], max_sentence_tokens=5)
+    assert len(translations) == len(document)
+    alone, together = translate_documents(
+        tmp_path, [document[1:2], document[:2]], decoding="sentence", max_sentence_tokens=5
+    )
     assert together[1:] == alone
+
+
+def test_examples_of_context_say_what_it_does_those_first_that_it_helps():
+    """Fails if an effect is read from the wrong column, or from a part of a word."""
+    examples = [
+        {"context": "The key.", "source": "It is here.", "answer": "er"},
+        {"context": "The lamp.", "source": "It is old.", "answer": "sie"},
+    ]
+    translated = {
+        ("The key.", "It is here."): ["Der Schlüssel.", "Es ist aber hier."],
+        ("It is here.",): ["Er ist hier."],
+        ("The lamp.", "It is old."): ["Die Lampe.", "Sie ist alt."],
+        ("It is old.",): ["Es ist alt."],
+    }
+
+    def translate(documents):
+        return [translated[tuple(document)] for document in documents]
+
+    header, _, first, second = context_example_table(examples, translate)
+    assert header.endswith("| right | the context |")
+    assert first == "| The lamp. | Die Lampe. | It is old. | Sie ist alt. | Es ist alt. | sie | helps |"
+    assert second.endswith("| Es ist aber hier. | Er ist hier. | er | harms |")
+    assert context_example_table(examples, translate, reads_context=False) == []
+    with pytest.raises(ValueError, match="'answer' is missing"):
+        context_example_table([{"context": "The key.", "source": "It."}], translate)
+
+
+def test_a_card_shows_examples_of_context_where_the_model_reads_it(evaluation):
+    facts = {**FACTS, "example": [], "context_examples": [{"context": "A key.", "source": "It.", "answer": "er"}]}
+
+    def translate(documents):
+        return [["Er."] * len(document) for document in documents]
+
+    shown = "| A key. | Er. | It. | Er. | Er. | er | is not needed |"
+    assert shown in str(card_of([evaluation, TRAINING], facts=facts, translate=translate))
+    config = {**CONFIG, "system": "sentence-level", "sequence_format": "sentence"}
+    assert shown not in str(card_of([evaluation, TRAINING], facts=facts, translate=translate, config=config))
 
 
 def test_snippet_runs_beside_the_model_folder(card, tmp_path, make_model, tokenizer, monkeypatch, capsys):
