@@ -67,7 +67,7 @@ benchmark: $(VENV)/.ready-to-test
 # the README has a row a model; what was tried of each, and on development sets, is in the report
 report: $(VENV)/.ready-to-test
 	$(BIN)/python -m training.report training/results/*.json --output training/results/report.html \
-	    --markdown training/results/report.md
+	    --markdown training/results/report.md --claims training/claims.yaml --readme README.md --blocks claims
 	$(BIN)/python -m training.report $$(ls training/results/tiny-*.json | \
 	    grep -v -e benchmark -e '\.dev\.' -e literature -e counted -e sequential) --readme README.md
 	$(BIN)/python -m hub_cards.build --model_dir hub_cards/docmt-tiny-en-de --readme README.md $(CARD_RESULTS)

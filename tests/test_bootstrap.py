@@ -6,7 +6,7 @@ import random
 import numpy as np
 import pytest
 
-from training.bootstrap import bootstrap_intervals, compare_draws, draw_documents, paired_bootstrap
+from training.bootstrap import bootstrap_intervals, compare_draws, draw_documents, holm, paired_bootstrap
 from training.metrics import (
     DISCOURSE_MEASURES,
     MEASURES,
@@ -304,3 +304,23 @@ def test_a_difference_over_defined_draws_is_summed_up():
     found = compare_draws(1.0, np.array([1.0, np.nan, 2.0, -1.0, 0.0]))
     assert (found["wins"], found["ties"], found["losses"], found["undefined_draws"]) == (2, 1, 1, 1)
     assert found["difference"] == 1
+
+
+@pytest.mark.parametrize(
+    ("p_values", "corrected"),
+    [
+        ([0.01, 0.02, 0.03, 0.04, 0.05], [0.05, 0.08, 0.09, 0.09, 0.09]),  # as `p.adjust` of R has them
+        ([0.01, 0.04, 0.03, 0.005], [0.03, 0.06, 0.06, 0.02]),  # in the order given; none falls below a smaller one
+        ([0.6, 0.9], [1.0, 1.0]),
+        ([0.03], [0.03]),
+        ([], []),
+    ],
+)
+def test_holm_corrects_for_the_number_of_comparisons(p_values, corrected):
+    assert holm(p_values) == pytest.approx(corrected)
+
+
+@pytest.mark.parametrize("wrong", [-0.1, 1.1, float("nan")])
+def test_holm_takes_p_values_alone(wrong):
+    with pytest.raises(ValueError, match="`p_values` must be from 0 to 1, got"):
+        holm([0.5, wrong])

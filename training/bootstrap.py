@@ -165,6 +165,32 @@ def compare_draws(difference: float, differences: np.ndarray, *, is_lower_better
     return {**result, **counts, **_undefined(differences)}
 
 
+def holm(p_values: Sequence[float]) -> list[float]:
+    """
+    Correct p-values of several comparisons, so that the chance of even one false finding stays at the level.
+
+    Args:
+        p_values (`Sequence[float]`):
+            One p-value each comparison, from 0 to 1.
+
+    Returns:
+        `list[float]`: corrected p-values in the same order, at most 1.
+
+    Raises:
+        `ValueError`: for what is no p-value.
+
+    Source: Holm (1979), "A Simple Sequentially Rejective Multiple Test Procedure".
+    """
+    wrong = [p_value for p_value in p_values if not 0 <= p_value <= 1]
+    if wrong:
+        raise ValueError(f"`p_values` must be from 0 to 1, got {wrong[0]}.")
+    corrected, largest = [0.0] * len(p_values), 0.0
+    for place, index in enumerate(np.argsort(p_values, kind="stable")):
+        largest = max(largest, min(1.0, (len(p_values) - place) * p_values[index]))
+        corrected[index] = largest
+    return corrected
+
+
 def paired_bootstrap(
     hypotheses: Documents,
     baseline_hypotheses: Documents,

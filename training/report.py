@@ -5,14 +5,16 @@ Results on one page: all systems, how sure the numbers are, how they were made, 
     python -m training.report training/results/*.json --output report.html --data test.en-de.wesnoth.jsonl.gz \
         --hypotheses docmt-tiny-en-de=runs/hyp.concat-adj sentence-level=runs/hyp.sentence-level
     python -m training.report training/results/*.json --markdown training/results/report.md --readme README.md
+    python -m training.report training/results/*.json --claims training/claims.yaml --output report.html
 
 Input: result files of `training.evaluate`, `contrastive`, `train`, `attention_share`, `synthetic`, `probe` and the
 benchmarks. With `--data` and `--hypotheses`, documents are shown sentence by sentence, with the translations of
-several systems side by side and with their pronouns marked.
+several systems side by side and with their pronouns marked. With `--claims`, the claims of a YAML file (see
+`training.claims`) are judged by the results.
 
 Output: with `--output` one HTML file that needs nothing else, with `--markdown` the tables as Markdown, with
-`--readme` the summary between `<!-- systems:begin -->` and `<!-- systems:end -->` of a README. The same input gives
-the same bytes.
+`--readme` the summary between `<!-- systems:begin -->` and `<!-- systems:end -->` of a README, and the claims between
+`<!-- claims:begin -->` and `<!-- claims:end -->`. The same input gives the same bytes.
 """
 
 import json
@@ -24,16 +26,26 @@ from pathlib import Path
 from typing import Any
 
 from .arguments import parse_arguments as parse_flags
+from .claims import read_claims
+from .claims_corrected import Correction, correct
+from .claims_values import ResultFiles
+from .claims_verdict import judge_all
 from .corpus_lines import read_lines
 from .documents import Record
 from .evaluate_arguments import test_set_name
 from .evaluate_inputs import read_test_set
 from .hypotheses import hypotheses_file, read_hypotheses
 from .metrics import TAGGERS
+from .report_claims import ClaimsView, readme_claims
 from .report_markdown import fill_block, markdown_report, summary_lines
 from .report_page import DocumentView, write_report
+from .report_pictures import pictures_beside
 from .report_results import Result, read_results
+from .reproduce import QUEUE, read_queue
 from .results import portable_path, sha256_of_file, write_text_atomic
+
+
+BLOCKS = ("systems", "claims")
 
 
 @dataclass
@@ -43,7 +55,15 @@ class ReportArguments:
     results: list[str] = field(default_factory=list, metadata={"help": "Result files (JSON)."})
     output: str | None = field(default=None, metadata={"help": "HTML file."})
     markdown: str | None = field(default=None, metadata={"help": "Markdown file of the tables."})
-    readme: str | None = field(default=None, metadata={"help": "README whose block `systems` is filled."})
+    readme: str | None = field(default=None, metadata={"help": "README whose blocks are filled."})
+    blocks: list[str] = field(
+        default_factory=list,
+        metadata={
+            "help": "Its blocks, 'systems' and 'claims'; by default 'systems', and 'claims' where both are there."
+        },
+    )
+    claims: str | None = field(default=None, metadata={"help": "YAML file of claims to judge, training/claims.yaml."})
+    queue: str = field(default=QUEUE, metadata={"help": "YAML file of the runs that make result files, for claims."})
     data: list[str] = field(
         default_factory=list, metadata={"help": "Test sets whose documents are shown: JSON Lines, gzip or not."}
     )
@@ -69,6 +89,13 @@ class ReportArguments:
             raise ValueError("`--data` and `--hypotheses` go together: the test sets, and what was made of them.")
         if self.data and not self.output:
             raise ValueError("documents are shown on the HTML page only: name it with `--output`.")
+        unknown = [block for block in self.blocks if block not in BLOCKS]
+        if unknown:
+            raise ValueError(f"`--blocks` must be of {', '.join(BLOCKS)}, got {unknown[0]!r}.")
+        if self.blocks and not self.readme:
+            raise ValueError("`--blocks` are those of a README: name it with `--readme`.")
+        if "claims" in self.blocks and not self.claims:
+            raise ValueError("the block 'claims' needs a file of claims: name it with `--claims`.")
         if self.max_documents < 1:
             raise ValueError(f"`--max_documents` must be 1 or more, got {self.max_documents}.")
         if self.tagger not in TAGGERS:
@@ -140,20 +167,54 @@ def read_views(arguments: ReportArguments, results: Sequence[Result]) -> list[Do
     return views
 
 
+def judge_claims(arguments: ReportArguments, results: Sequence[Result]) -> tuple[ClaimsView | None, Correction | None]:
+    """Judge the claims that are asked for, and compare the two systems that their file names."""
+    if arguments.claims is None:
+        return None, None
+    claims = read_claims(arguments.claims)
+    correction = correct(results, claims.compared) if claims.compared else None
+    judged = judge_all(claims.claims, ResultFiles(results, read_queue(arguments.queue)), correction)
+    pictures = [path.name for path in pictures_beside(arguments.results)]
+    return ClaimsView(claims.papers, judged, pictures), correction
+
+
+def filled_readme(arguments: ReportArguments, results: Sequence[Result], claims: ClaimsView | None) -> str:
+    """
+    The README with its blocks filled.
+
+    Raises:
+        `ValueError`: where it lacks a block that is asked for.
+    """
+    assert arguments.readme is not None
+    text = Path(arguments.readme).read_text(encoding="utf-8")
+    source = portable_path(arguments.markdown) if arguments.markdown else None
+    blocks = arguments.blocks or [name for name in BLOCKS if name == "systems" or (claims and f"<!-- {name}:" in text)]
+    if "systems" in blocks:
+        text = fill_block(text, "systems", summary_lines(results, level=4, source=source))
+    if "claims" in blocks and claims is not None:
+        text = fill_block(text, "claims", readme_claims(claims, source))
+    return text
+
+
 def report(arguments: ReportArguments) -> None:
     """Read everything, then write what was asked for."""
     results: list[dict[str, Any]] = read_results(arguments.results)
     views = read_views(arguments, results)
-    readme = None
-    if arguments.readme is not None:
-        lines = summary_lines(
-            results, level=4, source=portable_path(arguments.markdown) if arguments.markdown else None
-        )
-        readme = fill_block(Path(arguments.readme).read_text(encoding="utf-8"), "systems", lines)
+    claims, correction = judge_claims(arguments, results)
+    readme = None if arguments.readme is None else filled_readme(arguments, results, claims)
     if arguments.output is not None:
-        write_report(arguments.output, results, views, tagger=arguments.tagger, max_documents=arguments.max_documents)
+        write_report(
+            arguments.output,
+            results,
+            views,
+            claims=claims,
+            correction=correction,
+            pictures=pictures_beside(arguments.results),
+            tagger=arguments.tagger,
+            max_documents=arguments.max_documents,
+        )
     if arguments.markdown is not None:
-        write_text_atomic(arguments.markdown, markdown_report(results))
+        write_text_atomic(arguments.markdown, markdown_report(results, claims, correction))
     if arguments.readme is not None and readme is not None:
         write_text_atomic(arguments.readme, readme)
 

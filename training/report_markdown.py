@@ -3,32 +3,18 @@
 import re
 from collections.abc import Sequence
 
+from .claims_corrected import Correction
 from .report_cells import Cell, Column, Table
-from .report_context import (
-    attention_table,
-    breakdown_tables,
-    context_table,
-    suite_differences_table,
-    suites_table,
-)
-from .report_experiments import (
-    class_table,
-    listed_table,
-    probe_tables,
-    signature_table,
-    synthetic_tables,
-    training_table,
-)
+from .report_claims import ClaimsView
 from .report_html import SIGNS
-from .report_results import Result, recipes_of
+from .report_results import Result
+from .report_sections import Folded, Markup, Note, Part, report_sections, summary_note
 from .report_systems import by_pair, system_rows
-from .report_tables import differences_table, scores_table, summary_table
+from .report_tables import summary_table
+from .report_text import escape_markdown, markdown_table
 
 
-def escape_markdown(text: str) -> str:
-    """Text that stands in a cell as it is, whatever Markdown or HTML would make of it."""
-    text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return re.sub(r"([\\`*_|\[\]])", r"\\\1", text).replace("\n", " ")
+__all__ = ["fill_block", "markdown_report", "markdown_table", "render_markdown", "summary_lines"]
 
 
 def _cell(cell: Cell) -> str:
@@ -39,19 +25,6 @@ def _cell(cell: Cell) -> str:
 
 def _heading(column: Column) -> str:
     return escape_markdown(f"{column.group}: {column.name}" if column.group else column.name)
-
-
-def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]], texts: Sequence[bool]) -> list[str]:
-    """
-    Lay out a table.
-
-    Args:
-        header (`Sequence[str]`): Names of the columns.
-        rows (`Sequence[Sequence[str]]`): Cells.
-        texts (`Sequence[bool]`): Whether a column holds text; numbers stand on the right.
-    """
-    rule = "|" + "".join("---|" if is_text else "--:|" for is_text in texts)
-    return ["| " + " | ".join(header) + " |", rule, *("| " + " | ".join(row) + " |" for row in rows)]
 
 
 def render_markdown(table: Table, *, level: int = 3) -> list[str]:
@@ -73,18 +46,6 @@ def _lines(tables: Sequence[Table], level: int = 3) -> list[str]:
     return [line for table in tables for line in render_markdown(table, level=level)]
 
 
-def _recipes(results: Sequence[Result]) -> list[str]:
-    lines = []
-    for result in results:
-        for run in recipes_of(result):
-            commit = f"commit `{run['commit'][:12]}`{' with changes' if run.get('dirty') else ''}"
-            versions = ", ".join(f"{name} {version}" for name, version in run.get("versions", {}).items())
-            facts = [run.get("date", "")[:10], commit if run.get("commit") else "", versions]
-            name = result.get("result_file", result["kind"])
-            lines.append(f"- `{name}`: `{run.get('command', '')}`; {'; '.join(filter(None, facts))}")
-    return lines
-
-
 def summary_lines(results: Sequence[Result], *, level: int = 3, source: str | None = None) -> list[str]:
     """
     The summary of trained systems, as it stands in a README.
@@ -95,45 +56,27 @@ def summary_lines(results: Sequence[Result], *, level: int = 3, source: str | No
         source (`str`, *optional*): File with intervals, signatures and recipes, to be named beneath.
     """
     pairs = by_pair(system_rows(results))
-    lines = _lines([summary_table(pair, of_pair) for pair, of_pair in pairs.items()], level)
-    signatures = {
-        score["signature"]: None
-        for result in results
-        if result["kind"] == "evaluation"
-        for entry in result["test_sets"]
-        for measure, score in entry["scores"].items()
-        if measure in ("d-BLEU", "COMET")
-    }
-    note = "Behind a score stands its 95 % interval: bootstrap over documents; of contrastive accuracy, Wilson's."
-    note += f" Signatures: {', '.join(f'`{signature}`' for signature in signatures)}." if signatures else ""
-    note += (
-        f" All measures, differences, and the command, commit and versions of each row: `{source}`." if source else ""
-    )
-    return [*lines, note]
+    tables = [summary_table(pair, of_pair) for pair, of_pair in pairs.items()]
+    return [*_lines(tables, level), summary_note(results, source)]
 
 
-def markdown_report(results: Sequence[Result]) -> str:
+def _part(part: Part) -> list[str]:
+    if isinstance(part, Table):
+        return render_markdown(part)
+    if isinstance(part, Folded):
+        return _lines(part.tables)
+    if isinstance(part, Note):
+        return [escape_markdown(part.text), ""]
+    return [*part.markdown, ""] if isinstance(part, Markup) and part.markdown else []
+
+
+def markdown_report(
+    results: Sequence[Result], claims: ClaimsView | None = None, correction: Correction | None = None
+) -> str:
     """All tables of results as a Markdown document; the same for the same input."""
-    rows = system_rows(results)
-    pairs = by_pair(rows)
-    scored = {pair: of_pair for pair, of_pair in pairs.items() if any(row.test_sets for row in of_pair)}
-    sections = {
-        "Systems": summary_lines(results),
-        "Scores": _lines([*(scores_table(pair, of_pair) for pair, of_pair in scored.items()), class_table(results)]),
-        "Differences": _lines([differences_table(pair, of_pair) for pair, of_pair in scored.items()]),
-        "Use of context": _lines(
-            [
-                *(suites_table(rows), suite_differences_table(rows), *breakdown_tables(rows)),
-                *(context_table(rows), attention_table(rows)),
-            ]
-        ),
-        "Training": _lines([training_table(results)]),
-        "Experiments": _lines([*synthetic_tables(results), *probe_tables(results), listed_table(results)]),
-        "Signatures": _lines([signature_table(results)]),
-        "Recipes": _recipes(results),
-    }
     lines = ["# Results", "", "Made by `python -m training.report` from the result files that are named below.", ""]
-    for name, content in sections.items():
+    for name, parts in report_sections(results, claims, correction).items():
+        content = [line for part in parts for line in _part(part)]
         lines += [f"## {name}", "", *content, ""] if content else []
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).rstrip() + "\n"
 

@@ -1,33 +1,21 @@
 """The report as one HTML page that stands alone: nothing is loaded from elsewhere, and no script is needed to read."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from transformers.utils import logging
 
+from .claims_corrected import Correction
 from .report_cells import Table
-from .report_context import (
-    attention_table,
-    breakdown_tables,
-    context_table,
-    suite_differences_table,
-    suites_table,
-)
+from .report_claims import STYLE as CLAIMS_STYLE
+from .report_claims import ClaimsView, picture_anchor
 from .report_documents import DocumentView, check_view, render_view
-from .report_experiments import (
-    class_table,
-    listed_table,
-    probe_tables,
-    signature_table,
-    synthetic_tables,
-    training_table,
-)
-from .report_html import escape, recipe_of_result, recipe_of_row, render_table
-from .report_pictures import context_curves, loss_curves
+from .report_html import escape, render_table
+from .report_pictures import context_curves, embedded, loss_curves
 from .report_results import Result, check_result
+from .report_sections import Folded, Markup, Note, PageOnly, Part, report_sections
 from .report_style import STYLE
-from .report_systems import by_pair, system_rows
-from .report_tables import differences_table, scores_table, summary_table
+from .report_systems import system_rows
 from .results import write_text_atomic
 
 
@@ -40,14 +28,6 @@ INTERVALS = (
     "Beneath a score stands its 95 % interval, from a bootstrap over documents; beneath a contrastive accuracy, the "
     "Wilson interval over items. A dash is a number that is not there. The name of a system leads to its recipe."
 )
-DIFFERENCES = (
-    "Score of the system less that of the other one on the same documents, with the 95 % interval of a paired "
-    "bootstrap over documents and its two-sided p. ▲ and ▼: better and worse, the interval being clear of zero."
-)
-
-
-def _tables(tables: Sequence[Table]) -> str:
-    return "".join(map(render_table, tables))
 
 
 def _pictures(pictures: Sequence[str], caption: str) -> str:
@@ -56,52 +36,44 @@ def _pictures(pictures: Sequence[str], caption: str) -> str:
     return f"<figure>{''.join(pictures)}<figcaption class=note>{escape(caption)}</figcaption></figure>\n"
 
 
-def _folded(title: str, content: str) -> str:
-    return f"<details><summary>{escape(title)}</summary>{content}</details>\n" if content else ""
+def _part(part: Part, shown: Mapping[str, str]) -> str:
+    if isinstance(part, Table):
+        return render_table(part)
+    if isinstance(part, Note):
+        return f"<p class=note>{escape(part.text)}</p>"
+    if isinstance(part, Markup):
+        return part.html
+    if isinstance(part, Folded):
+        content = "".join(map(render_table, part.tables))
+        return f"<details><summary>{escape(part.title)}</summary>{content}</details>\n" if content else ""
+    return shown[part.name]
 
 
-def _sections(
-    results: Sequence[Result], documents: Sequence[DocumentView], tagger: str, max_documents: int | None
-) -> dict[str, str]:
-    rows = system_rows(results)
-    pairs = by_pair(rows)
+def _curves(results: Sequence[Result], captions: Mapping[str, str]) -> dict[str, str]:
     try:
-        context, losses = context_curves(rows), loss_curves(results)
+        drawn = {"context": context_curves(system_rows(results)), "loss": loss_curves(results)}
     except ImportError as error:
         # the numbers of the curves stand in tables beside them
         logger.warning(f"The report is without curves: {error}")
-        context, losses = [], []
-    scored = {pair: of_pair for pair, of_pair in pairs.items() if any(row.test_sets for row in of_pair)}
-    differences = _tables([differences_table(pair, of_pair) for pair, of_pair in scored.items()])
-    views = [
-        render_view(view, number, tagger=tagger, max_documents=max_documents)
-        for number, view in enumerate(documents, start=1)
-    ]
-    shown = [id(result) for row in rows for result in row.results]
-    others = [recipe_of_result(result) for result in results if id(result) not in shown]
-    return {
-        "Systems": _tables([summary_table(pair, of_pair) for pair, of_pair in pairs.items()]),
-        "Scores": _tables([scores_table(pair, of_pair) for pair, of_pair in scored.items()])
-        + _folded("Pronouns and forms of address, class by class", render_table(class_table(results))),
-        "Differences": f"<p class=note>{escape(DIFFERENCES)}</p>{differences}" if differences else "",
-        "Use of context": _tables([suites_table(rows), suite_differences_table(rows)])
-        + _pictures(context, "Accuracy by number of context sentences; the numbers are in the tables below.")
-        + _folded("Accuracy by context, distance, pronoun and other labels", _tables(breakdown_tables(rows)))
-        + _tables([context_table(rows), attention_table(rows)]),
-        "Documents": "".join(views),
-        "Training": _tables([training_table(results)])
-        + _pictures(losses, "Loss by updates. Validation sequences are those of each system, which may differ."),
-        "Experiments": _tables([*synthetic_tables(results), *probe_tables(results)])
-        + _folded("Time and memory: ratios of benchmarks", render_table(listed_table(results))),
-        "Signatures": _tables([signature_table(results)]),
-        "Recipes": "".join(map(recipe_of_row, rows)) + _folded("Other results", "".join(others)),
-    }
+        drawn = {"context": [], "loss": []}
+    return {name: _pictures(pictures, captions[name]) for name, pictures in drawn.items()}
+
+
+def _embedded(pictures: Sequence[Path]) -> str:
+    return "".join(
+        f'<details><summary>{escape(path.name)}</summary><div id="{picture_anchor(path.name)}">{embedded(path)}</div>'
+        "</details>\n"
+        for path in pictures
+    )
 
 
 def build_report(
     results: Sequence[Result],
     documents: Sequence[DocumentView] = (),
     *,
+    claims: ClaimsView | None = None,
+    correction: Correction | None = None,
+    pictures: Sequence[Path] = (),
     tagger: str = "hanta",
     max_documents: int | None = 20,
 ) -> str:
@@ -109,7 +81,7 @@ def build_report(
     Lay out results as an HTML page.
 
     Args:
-        results, documents, tagger, max_documents: As in `write_report`.
+        results, documents, claims, correction, pictures, tagger, max_documents: As in `write_report`.
 
     Returns:
         `str`: the page; the same for the same input.
@@ -121,14 +93,25 @@ def build_report(
         check_result(result, name)
     for view in documents:
         check_view(view, results)
-    sections = {name: text for name, text in _sections(results, documents, tagger, max_documents).items() if text}
+    parts_of = report_sections(results, claims, correction)
+    captions: dict[str, str] = {
+        part.name: part.caption for parts in parts_of.values() for part in parts if isinstance(part, PageOnly)
+    }
+    views = [
+        render_view(view, number, tagger=tagger, max_documents=max_documents)
+        for number, view in enumerate(documents, start=1)
+    ]
+    shown = {**_curves(results, captions), "files": _embedded(pictures), "documents": "".join(views)}
+    texts = {name: "".join(_part(part, shown) for part in parts) for name, parts in parts_of.items()}
+    sections = {name: text for name, text in texts.items() if text}
     places = {name: name.lower().replace(" ", "-") for name in sections}
     links = "".join(f'<li><a href="#{places[name]}">{name}</a></li>' for name in sections)
     parts = [f'<section id="{places[name]}"><h2>{name}</h2>\n{text}</section>\n' for name, text in sections.items()]
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{TITLE}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<header><h1>{TITLE}</h1>\n"
+        f"<title>{TITLE}</title>\n<style>{STYLE}{CLAIMS_STYLE}</style>\n</head>\n<body>\n"
+        f"<header><h1>{TITLE}</h1>\n"
         f"<p>{INTERVALS}</p>\n<nav><ul>{links}</ul></nav></header>\n<main>\n{''.join(parts)}</main>\n</body>\n</html>\n"
     )
 
@@ -138,6 +121,9 @@ def write_report(
     results: Sequence[Result],
     documents: Sequence[DocumentView] = (),
     *,
+    claims: ClaimsView | None = None,
+    correction: Correction | None = None,
+    pictures: Sequence[Path] = (),
     tagger: str = "hanta",
     max_documents: int | None = 20,
 ) -> None:
@@ -152,6 +138,12 @@ def write_report(
             given, is the name of the file.
         documents (`Sequence[DocumentView]`, *optional*):
             Test sets to be shown sentence by sentence.
+        claims (`ClaimsView`, *optional*):
+            Claims of the papers, judged by the results.
+        correction (`Correction`, *optional*):
+            Two systems, compared in all measures.
+        pictures (`Sequence[Path]`, *optional*):
+            PNG files of results, which become part of the page.
         tagger (`str`, *optional*, defaults to `"hanta"`):
             Finds the pronouns that are marked in documents: `"hanta"`, `"spacy"` or `"none"`.
         max_documents (`int`, *optional*, defaults to 20):
@@ -161,4 +153,13 @@ def write_report(
         `ValueError`: for a result of an unknown kind, a test set or a system that no result names, and translations
             whose counts are not those of the records.
     """
-    write_text_atomic(path, build_report(results, documents, tagger=tagger, max_documents=max_documents))
+    page = build_report(
+        results,
+        documents,
+        claims=claims,
+        correction=correction,
+        pictures=pictures,
+        tagger=tagger,
+        max_documents=max_documents,
+    )
+    write_text_atomic(path, page)

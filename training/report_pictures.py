@@ -1,8 +1,11 @@
-"""Pictures of a report, as SVG that stands in the page and takes its colours from there."""
+"""Pictures of a report: curves as SVG, which takes its colours from the page, and pictures that lie beside results."""
 
+import base64
 import io
 import re
 from collections.abc import Mapping, Sequence
+from html import escape
+from pathlib import Path
 from typing import Any
 
 from .plotting import load_pyplot
@@ -95,3 +98,14 @@ def loss_curves(results: Sequence[Result]) -> list[str]:
         if lines:
             pictures.append(_panel(lines, title=title, xlabel="updates", ylabel="loss, nats a token"))
     return pictures
+
+
+def pictures_beside(paths: Sequence[str | Path]) -> list[Path]:
+    """The pictures that lie beside result files, `synthetic.length.png` beside `synthetic.length.json`."""
+    return [picture for path in paths if (picture := Path(path).with_suffix(".png")).is_file()]
+
+
+def embedded(path: Path) -> str:
+    """A PNG file as a part of the page."""
+    content = base64.b64encode(path.read_bytes()).decode("ascii")
+    return f'<img class="picture" alt="{escape(path.name)}" src="data:image/png;base64,{content}">'
