@@ -189,6 +189,7 @@ def layers(accuracy):
 
 def others():
     """One small result of each kind that is no evaluation, training or suite."""
+    probed = {"probe_order_layer_1": 61.5, "probe_order_layer_1_range": [60.0, 63.0]}
     synthetic_row = {"setting": "default", "system": "concat-adj", "seeds": 2, "parameters": 1000, "cpu_seconds": 9.0}
     return [
         {
@@ -209,7 +210,7 @@ def others():
         {
             "kind": "synthetic",
             "task": "cipher",
-            "summary": [{**synthetic_row, "words": 87.5, "words_range": [80.25, 94.75]}],
+            "summary": [{**synthetic_row, "words": 87.5, "words_range": [80.25, 94.75], **probed}],
             "runs": [{"run": run_of("python -m training.synthetic run x.yaml")}],
             "result_file": "synthetic.cipher.json",
         },
@@ -510,6 +511,7 @@ def test_shares_and_contexts_inside_an_evaluation_are_those_of_its_test_set():
 def test_other_kinds_have_tables():
     page = Page(build_report(all_kinds()))
     assert page.rows("Synthetic task: cipher")[-1][-1] == "87.5 80.2 – 94.8"
+    assert page.rows("Probes of the encoder: cipher")[-1] == ["default", "concat-adj", "1", "61.5"]
     assert page.rows("Probes of positions, tiny.little")[-2] == ["embeddings", "62.5", "99.5", "62.5", "62.5"]
     assert page.rows("Time and memory")[-1] == ["512: times faster", "1.125"]
     assert page.rows("Runs")[-1][-2:] == ["4.000", "4.250"]

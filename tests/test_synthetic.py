@@ -23,6 +23,7 @@ from training.synthetic_report import RunFile, summarize
 
 
 CONFIGS = Path(__file__).parent.parent / "training" / "configs"
+RESULTS = CONFIGS.parent / "results"
 TASKS = [CipherTask(sentences=6), DiscourseTask()]
 TINY = {
     "d_model": 16,
@@ -377,6 +378,14 @@ def test_experiments_of_the_repository_are_valid(path):
     experiment = Experiment.from_file(path)
     assert experiment.plot == experiment.output.removesuffix(".json") + ".png"
     assert {run.config(WordVocabulary(run.task.words())).vocab_size for run in experiment.runs()}
+
+
+@pytest.mark.parametrize("path", sorted(RESULTS.glob("synthetic.*.json")), ids=lambda path: path.stem)
+def test_finished_runs_of_the_repository_count_as_done(path):
+    """Fails if an option that a run does not use is in its recipe, so that all results would have to be made again."""
+    experiment = Experiment.from_file(CONFIGS / f"{path.stem}.yaml")
+    results = RunFile(path, experiment.task)
+    assert sum(results.has(run) for run in experiment.runs()) == len(results.runs) > 0
 
 
 def test_summaries_are_means_and_ranges_in_percent():

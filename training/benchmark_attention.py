@@ -9,10 +9,11 @@ scenario take turns within each round.
 
 Scenarios: `window` (self-attention), `relative` (its term of relative positions), `ratio` (cross-attention along a
 line), `alignment` (cross-attention that follows sentences), `sentence` (same sentence only), `packed` (documents of
-several lengths in one row against padded rows).
+several lengths in one row against padded rows: these as one flat row of interval attention, with and without the
+queries of the padding, or as batches of windows are often computed, see `PaddedBlocks`).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -228,6 +229,50 @@ def _relative(length: int, args: AttentionArguments) -> Variants:
     return variants
 
 
+class PaddedBlocks:
+    """
+    Window attention of a padded batch in blocks with a mask of their own: blocks of 64 queries, or of the window where
+    that is larger, against copies of their keys, by the stock fused kernel; padding is computed as tokens are.
+    """
+
+    def __init__(self, lengths: Sequence[int], window: int, device: str):
+        self.window, self.size = window, max(64, window)
+        self.length = max(lengths)
+        self.num_blocks = -(-self.length // self.size)
+        queries = torch.arange(self.num_blocks * self.size).view(-1, self.size, 1)
+        keys = self.size * torch.arange(self.num_blocks)[:, None, None] + torch.arange(-window, self.size + window)
+        is_token = (keys >= 0) & (keys < torch.tensor(lengths)[:, None, None, None])
+        visible = ((queries - keys).abs() <= window) & is_token  # (B, n, b, c)
+        visible |= ~visible.any(dim=-1, keepdim=True)  # a row of -inf would be NaN
+        self.mask = torch.zeros(visible.shape).masked_fill_(~visible, -torch.inf).flatten(0, 1)[:, None].to(device)
+
+    def __call__(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scaling: float) -> torch.Tensor:
+        """States `(B, L, H, D)` to outputs of that shape."""
+        rest = self.num_blocks * self.size - self.length
+        blocks = nn.functional.pad(query, (0, 0, 0, 0, 0, rest)).unflatten(1, (self.num_blocks, self.size))
+        states = (blocks.flatten(0, 1).transpose(1, 2), self._keys(key), self._keys(value))
+        mask = self.mask.to(query.dtype)
+        output = nn.functional.scaled_dot_product_attention(*states, attn_mask=mask, scale=scaling)
+        return output.transpose(1, 2).unflatten(0, (-1, self.num_blocks)).flatten(1, 2)[:, : self.length]
+
+    def _keys(self, states: torch.Tensor) -> torch.Tensor:
+        """Blocks with their neighbours' ends, `(B n, H, c, D)`."""
+        rest, w = self.num_blocks * self.size - self.length, self.window
+        blocks = nn.functional.pad(states, (0, 0, 0, 0, self.size, rest + self.size)).unflatten(1, (-1, self.size))
+        before, own, behind = blocks[:, :-2, self.size - w :], blocks[:, 1:-1], blocks[:, 2:, :w]
+        return torch.cat((before, own, behind), dim=2).flatten(0, 1).transpose(1, 2)
+
+
+def _padded_blocks(args: AttentionArguments) -> Callable:
+    blocks = PaddedBlocks(DOCUMENT_TOKENS, args.window, args.device)
+    shape = (len(DOCUMENT_TOKENS), blocks.length)
+
+    def attend(*rows):
+        return blocks(*(states.unflatten(0, shape) for states in rows), args.head_dim**-0.5).flatten(0, 1)
+
+    return _runner(attend, shape[0] * shape[1], shape[0] * shape[1], args)
+
+
 def _cross(bounds: Bounds, args: AttentionArguments) -> Variants:
     variants: Variants = {"interval": _interval(bounds, args)}
     if args.slow_variants:
@@ -258,6 +303,7 @@ def _packed(length: int, args: AttentionArguments) -> Variants:
         "packed": _interval(_packed_bounds(args.window), args),
         "padded, padding computed": _interval(_padded_bounds(args.window, leave_out_padding=False), args),
         "padded, padding left out": _interval(_padded_bounds(args.window, leave_out_padding=True), args),
+        "padded, blocks with masks": _padded_blocks(args),
     }
 
 

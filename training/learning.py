@@ -7,8 +7,9 @@ documents go through, of words that are ids already.
 
 import itertools
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -20,7 +21,24 @@ from modeling_docmt.loss_docmt import translation_loss
 
 from .data import TokenBudgetBatchSampler, TranslationCollator, build_sequences
 from .learning_scores import Examination
+from .starting_weights import load_starting_weights
 from .synthetic_documents import SyntheticDocument, WordVocabulary
+
+
+@dataclass(frozen=True)
+class LoadedStart:
+    """
+    Weights that a model starts from.
+
+    Args:
+        folder (`str` or `Path`): Where another model was saved.
+        parts (`str`, *optional*, defaults to `"all"`): What is loaded, a key of `INIT_PARTS`.
+        lr_scale (`float`, *optional*, defaults to 1.0): Learning rate of what is loaded, by that of what is fresh.
+    """
+
+    folder: str | Path
+    parts: str = "all"
+    lr_scale: float = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,9 +99,11 @@ def learn(
     *,
     seed: int,
     label: str = "",
+    start: LoadedStart | None = None,
+    further: Callable[[DocMTForConditionalGeneration], dict[str, Any]] | None = None,
 ) -> dict[str, Any]:
     """
-    Train a fresh model and examine it.
+    Train a model and examine it.
 
     Args:
         config (`DocMTConfig`): The model. `train_ratio` is set to that of the training sequences.
@@ -92,10 +112,13 @@ def learn(
         training, evaluation (`Sequence[SyntheticDocument]`): What it learns from, and is asked.
         seed (`int`): Decides on the first weights and on the order of the batches.
         label (`str`, *optional*): For the progress bar.
+        start (`LoadedStart`, *optional*): Weights in place of fresh ones, as far as they fit.
+        further (`Callable`, *optional*): Further examinations of the trained model, whose results are added.
 
     Returns:
         `dict`: `parameters`, `updates`, `target_tokens` (seen in training), `seconds` and `cpu_seconds` (without
-        examinations), `decoding_seconds`, `curve` (a point every `evaluate_every` updates) and `final`.
+        examinations), `decoding_seconds`, `curve` (a point every `evaluate_every` updates) and `final`; with `start`,
+        what was loaded under its name.
     """
     rows = [
         {"input_ids": source, "labels": target}
@@ -109,14 +132,16 @@ def learn(
     torch.manual_seed(seed)
     model = DocMTForConditionalGeneration(config)
     optimizer = torch.optim.AdamW(model.parameters(), lr=plan.learning_rate, betas=(0.9, 0.98), weight_decay=0.0)
+    loaded = {} if start is None else {"start": _load(model, optimizer, start)}
+    scales = [group["lr"] / plan.learning_rate for group in optimizer.param_groups]
 
     curve: list[dict[str, Any]] = []
     seconds, cpu_seconds, target_tokens, losses = 0.0, 0.0, 0, []
     batches = _batches(rows, config, plan, seed)
     for update in tqdm(range(1, plan.updates + 1), desc=label, disable=None):
         clocks = time.perf_counter(), time.process_time()
-        for group in optimizer.param_groups:
-            group["lr"] = plan.rate(update)
+        for group, scale in zip(optimizer.param_groups, scales, strict=True):
+            group["lr"] = scale * plan.rate(update)
         batch = next(batches)
         losses.append(_train(model, optimizer, batch, plan))
         target_tokens += int(batch["labels"].ne(-100).sum())
@@ -126,18 +151,35 @@ def learn(
             scores = examination.read(model)
             curve.append({"updates": update, "loss": round(sum(losses) / len(losses), 4), **scores.summary()})
             losses = []
-    start = time.perf_counter()
+    start_of_decoding = time.perf_counter()
     final = {"read": scores.in_detail(), "translated": examination.translate(model, plan.decoded_documents)}
+    decoding_seconds = time.perf_counter() - start_of_decoding
     return {
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
         "updates": plan.updates,
         "target_tokens": target_tokens,
         "seconds": round(seconds, 1),
         "cpu_seconds": round(cpu_seconds, 1),
-        "decoding_seconds": round(time.perf_counter() - start, 1),
+        "decoding_seconds": round(decoding_seconds, 1),
         "curve": curve,
         "final": final,
+        **loaded,
+        **({} if further is None else further(model)),
     }
+
+
+def _load(
+    model: DocMTForConditionalGeneration, optimizer: torch.optim.Optimizer, start: LoadedStart
+) -> dict[str, Any]:
+    """Load weights and slow them down; says what was loaded."""
+    result = load_starting_weights(model, start.folder, start.parts)
+    if start.lr_scale != 1.0:
+        # the Trainer takes seconds to import, and most runs start from nothing
+        from .trainer import scaled_groups
+
+        loaded = {id(parameter) for name, parameter in model.named_parameters() if name in result.loaded}
+        optimizer.param_groups = scaled_groups(optimizer.param_groups, loaded, start.lr_scale)
+    return result.summary(model)
 
 
 def _train(

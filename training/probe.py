@@ -36,17 +36,15 @@ from .data import encode_corpus
 from .documents import load_corpus
 from .hypotheses import load_tokenizer
 from .plotting import load_pyplot
-from .probe_maps import COMBINATIONS, PositionProbes
-from .probe_pairs import signed_distances
-from .probe_report import describe_layers, probe_table, save_probe_plot
-from .probe_states import StateSource
-from .probe_training import TOLERANCE, evaluate_probes, fit_probes
+from .probe_maps import COMBINATIONS
+from .probe_report import probe_table, save_probe_plot
+from .probe_sequences import SPLITS, probe_sequences
+from .probe_training import TOLERANCE
 from .results import portable_path, run_info, sha256_of_file, sha256_of_files, write_json_atomic
 
 
 logger = logging.get_logger(__name__)
 
-SPLITS = ("train", "validation", "test")
 # without validation files, one training document of so many is kept for validation
 HELD_OUT = 10
 
@@ -186,53 +184,30 @@ def probe_model(folder: str, name: str, splits: dict[str, Dataset], arguments: P
     device = torch.device(arguments.device or ("cuda" if torch.cuda.is_available() else "cpu"))
     model, tokenizer = load_model(folder, device), load_tokenizer(folder)
     config = sequence_config(model.config, arguments.part_tokens)
-    sources = {}
+    sequences = {}
     for split in SPLITS:
         # whole parts, as decoding has them, whatever else the model was trained on
-        sequences = encode_corpus(splits[split], tokenizer, config, resolutions="document")
-        if not len(sequences):
+        sequences[split] = encode_corpus(splits[split], tokenizer, config, resolutions="document")
+        if not len(sequences[split]):
             raise ValueError(f"`--{split}_file`: no sentence is left to probe. Check that `src` and `tgt` hold text.")
-        sources[split] = StateSource(
-            model,
-            sequences,
-            max_distance=arguments.max_distance,
-            batch_tokens=arguments.batch_tokens,
-            seed=arguments.seed,
-            label=f"{name}: {split}",
-        )
-    data = {split: sources[split].summary() for split in SPLITS}
-    num_positions = max(entry["longest"] for entry in data.values())
-    torch.manual_seed(arguments.seed)
-    probes = PositionProbes(
-        config.encoder_layers + 1, config.d_model, num_positions, arguments.max_distance, arguments.combination
-    ).to(device)
-    fit = fit_probes(
-        probes,
-        sources["train"].batches,
-        sources["validation"].batches,
+    found = probe_sequences(
+        model,
+        sequences,
+        max_distance=arguments.max_distance,
+        combination=arguments.combination,
         epochs=arguments.epochs,
-        learning_rate=arguments.learning_rate,
         max_updates=arguments.max_updates,
+        learning_rate=arguments.learning_rate,
+        batch_tokens=arguments.batch_tokens,
+        seed=arguments.seed,
+        name=name,
     )
-    scores = evaluate_probes(probes, sources["test"].batches())
     return {
         "name": name,
         **describe_model(folder, model),
         "part_tokens": config.max_part_tokens if config.sequence_format == "document" else None,
-        "data": data,
-        "num_positions": num_positions,
-        "updates": fit.updates,
         "seconds": round(time.perf_counter() - start, 1),
-        "chance": {
-            "absolute": round(100 / num_positions, 4),
-            "relative": round(50 / arguments.max_distance, 4),
-            "order": 50.0,
-        },
-        # no position is more frequent than the first one, which each sequence has
-        "constant_answer": {"absolute": round(100 * data["test"]["sequences"] / data["test"]["items"], 4)},
-        "distances": signed_distances(arguments.max_distance),
-        "pairs_by_distance": scores["relative"].total.tolist(),
-        "layers": describe_layers(scores, fit),
+        **found,
     }
 
 

@@ -58,11 +58,24 @@ def _table_row(layer: dict[str, Any], distances: Sequence[int]) -> dict[str, Any
     for task in TITLES:
         row[task] = f"{layer[task]['accuracy']:.1f}"
     for task in ("relative", "order"):
-        found = dict(zip(distances, layer[task]["by_distance"], strict=True))
         for name, distance in (("near", 1), ("far", max(distances))):
-            both = [value for value in (found[-distance], found[distance]) if value is not None]
-            row[f"{task}_{name}"] = f"{sum(both) / len(both):.1f}" if both else ""
+            value = at_distance(layer[task], distances, distance)
+            row[f"{task}_{name}"] = "" if value is None else f"{value:.1f}"
     return row
+
+
+def at_distance(scores: dict[str, Any], distances: Sequence[int], distance: int) -> float | None:
+    """
+    Accuracy in percent of pairs that are so far apart, mean of both directions; `None` where no pair is.
+
+    Args:
+        scores (`dict`): Those of a task in a layer, of `describe_layers`.
+        distances (`Sequence[int]`): Signed distances, in the order of `scores["by_distance"]`.
+        distance (`int`): Tokens, without a sign.
+    """
+    found = dict(zip(distances, scores["by_distance"], strict=True))
+    both = [value for value in (found[-distance], found[distance]) if value is not None]
+    return sum(both) / len(both) if both else None
 
 
 def save_probe_plot(path: str, results: dict[str, Any]) -> None:

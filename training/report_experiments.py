@@ -7,6 +7,7 @@ from typing import Any
 from .metrics import ALL_MEASURES
 from .report_cells import MISSING, NOTHING, Cell, Column, Table, number
 from .report_results import LISTED, Result, run_name
+from .synthetic_report import PROBE, probe_rows
 
 
 # of an entry of a benchmark: what it is, and the ratios in it
@@ -27,7 +28,9 @@ def synthetic_tables(results: Sequence[Result]) -> list[Table]:
     tables = []
     for result in _of_kind(results, "synthetic"):
         rows = result["summary"]
-        found = dict.fromkeys(name for row in rows for name in row if f"{name}_range" in row)
+        found = dict.fromkeys(
+            name for row in rows for name in row if f"{name}_range" in row and not name.startswith(PROBE)
+        )
         measures = sorted(found, key=lambda name: name.startswith("translated_"))
         columns = [
             Column("system", is_text=True),
@@ -52,6 +55,23 @@ def synthetic_tables(results: Sequence[Result]) -> list[Table]:
             blocks.append(("" if setting == "default" else f"setting: {setting}", lines))
         note = "Right words in percent: mean, and the worst and the best seed."
         tables.append(Table(f"Synthetic task: {result['task']}", columns, blocks, note).without_empty_columns())
+    return tables
+
+
+def synthetic_probe_tables(results: Sequence[Result]) -> list[Table]:
+    """What probes read from the encoder states of synthetic runs, layer by layer."""
+    tables = []
+    for result in _of_kind(results, "synthetic"):
+        rows, titles = probe_rows(result["summary"])
+        texts = ("setting", "system")
+        columns = [Column(title, is_text=name in texts) for name, title in titles.items()]
+        cells = [
+            [Cell(str(row[name]) if name in (*texts, "layer") else number(row.get(name))) for name in titles]
+            for row in rows
+        ]
+        if cells:
+            note = "Right answers of probes in percent; layer 0 are the embeddings."
+            tables.append(Table(f"Probes of the encoder: {result['task']}", columns, [("", cells)], note))
     return tables
 
 

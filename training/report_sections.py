@@ -20,6 +20,7 @@ from .report_experiments import (
     listed_table,
     probe_tables,
     signature_table,
+    synthetic_probe_tables,
     synthetic_tables,
     training_table,
 )
@@ -156,6 +157,7 @@ def report_sections(
         "Experiments": [
             *synthetic_tables(results),
             *probe_tables(results),
+            *synthetic_probe_tables(results),
             Folded("Time and memory: ratios of benchmarks", [listed_table(results)]),
             PageOnly("files"),
         ],

@@ -8,14 +8,13 @@ Tasks with a known right answer: what a system can learn, how fast, and from how
 translations (teacher forcing) while they learn, and greedy translations in the end. The results are in one JSON file,
 written after each run; finished runs are not done again, so an experiment may be stopped, or done in pieces with
 `--systems`, `--settings`, `--seeds` and `--most_runs`. Pieces that are done at the same time need an `--output` each;
-`--merge` joins them. `write` makes documents for the other commands.
+`--merge` joins them. Where a run starts from another (`start_from`), that one comes first, and is learned again if its
+weights are gone; `--weights` names a folder where they stay. `write` makes documents for the other commands.
 
 Tasks: `cipher`, long documents whose words stand for others and change places (`CipherTask`); `discourse`, words that
 need what was said before (`DiscourseTask`).
 """
 
-import functools
-import itertools
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -28,13 +27,17 @@ from tqdm import tqdm
 from transformers import HfArgumentParser
 from transformers.utils import logging
 
+from modeling_docmt import DocMTForConditionalGeneration
+
 from .documents import write_documents
-from .learning import learn
+from .learning import LoadedStart, learn
 from .results import portable_path, run_info
-from .synthetic_documents import SyntheticDocument, SyntheticTask, WordVocabulary, as_record, make_documents
+from .synthetic_documents import WordVocabulary, as_record, documents_of_words, make_documents
 from .synthetic_experiment import TASKS, Experiment, Run, make_task
+from .synthetic_measures import probe_encoder, translate_sentences_alone
 from .synthetic_plot import save_curves
-from .synthetic_report import RunFile, distance_table, summary_table
+from .synthetic_report import RunFile, distance_table, probe_summary_table, summary_table
+from .synthetic_starts import StartWeights, start_weights
 
 
 logger = logging.get_logger(__name__)
@@ -51,6 +54,10 @@ class RunArguments:
     settings: list[str] = field(default_factory=list, metadata={"help": "Do the runs of these settings only."})
     seeds: list[int] = field(default_factory=list, metadata={"help": "Do the runs of these seeds only."})
     most_runs: int | None = field(default=None, metadata={"help": "Do so many runs that are missing, and stop."})
+    weights: str | None = field(
+        default=None,
+        metadata={"help": "Folder of weights from which other runs start; by default they are gone in the end."},
+    )
     merge: list[str] = field(default_factory=list, metadata={"help": "Take over the runs in these JSON files first."})
 
 
@@ -109,20 +116,32 @@ def run(args: RunArguments, argv: Sequence[str]) -> dict[str, Any]:
     recipe = run_info(argv)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # more would sum in another order
+    starts = {one.start.run.key for one in experiment.runs() if one.start is not None}
     try:
-        for one in tqdm(missing[: args.most_runs], desc="runs", disable=None):
-            results.add(one, _learn(one), recipe)
-            final = results.runs[-1]["final"]
-            words = {name: 100 * final[name]["words"]["accuracy"] for name in ("read", "translated")}
-            tqdm.write(f"{one.key}: {words['read']:.1f} % of the words, translating {words['translated']:.1f} %")
+        with start_weights(args.weights) as weights:
+            for wanted_run in tqdm(missing[: args.most_runs], desc="runs", disable=None):
+                for one in [*weights.missing(wanted_run), wanted_run]:
+                    found = _learn(one, weights, is_start=one.key in starts)
+                    _add(results, one, found, recipe)
     finally:
         torch.set_num_threads(threads)
     if results.runs:
         print(summary_table(results.content["summary"]))
         print(distance_table(results.runs))
+        if experiment.probe is not None:
+            print(probe_summary_table(results.content["summary"]))
         if experiment.plot:
             save_curves(experiment.plot, results.runs, TASKS[experiment.task].without_context)
     return results.content
+
+
+def _add(results: RunFile, one: Run, found: dict[str, Any], recipe: dict[str, Any]) -> None:
+    if results.has(one):
+        logger.warning(f"{one.key}: learned again, as its weights were gone; its results stay as they were.")
+        return
+    results.add(one, found, recipe)
+    words = {name: 100 * found["final"][name]["words"]["accuracy"] for name in ("read", "translated")}
+    tqdm.write(f"{one.key}: {words['read']:.1f} % of the words, translating {words['translated']:.1f} %")
 
 
 def _select(experiment: Experiment, args: RunArguments) -> list[Run]:
@@ -143,25 +162,38 @@ def _select(experiment: Experiment, args: RunArguments) -> list[Run]:
     ]
 
 
-def _learn(one: Run) -> dict[str, Any]:
+def _learn(one: Run, weights: StartWeights, *, is_start: bool) -> dict[str, Any]:
     vocabulary = WordVocabulary(one.task.words())
-    training = _documents(one.task, "train", one.plan.training_words)
+    training = documents_of_words(one.task, "train", one.plan.training_words)
     evaluation = tuple(make_documents(one.task, "evaluation", one.plan.evaluation_documents))
     label = f"{one.setting}, {one.system}, seed {one.seed}"
-    return learn(one.config(vocabulary), one.plan, vocabulary, training, evaluation, seed=one.seed, label=label)
+    start = None
+    if one.start is not None:
+        start = LoadedStart(weights.path(one.start.run), one.start.parts, one.start.loaded_lr_scale)
 
+    def further(model: DocMTForConditionalGeneration) -> dict[str, Any]:
+        if is_start:
+            weights.save(one, model)
+        found = {}
+        if one.single_sentences:
+            found["single_sentences"] = translate_sentences_alone(
+                model, evaluation, vocabulary, batch_tokens=4 * one.plan.batch_tokens
+            )
+        if one.probe is not None:
+            found["probe"] = probe_encoder(model, one.task, vocabulary, one.probe, seed=one.seed, label=label)
+        return found
 
-# systems learn from the same documents, one after the other
-@functools.lru_cache(maxsize=1)
-def _documents(task: SyntheticTask, split: str, words: int) -> tuple[SyntheticDocument, ...]:
-    """The first documents of a split that have so many target words together."""
-    documents = []
-    for index in itertools.count():
-        documents.append(task.document(split, index))
-        words -= sum(map(len, documents[-1].target))
-        if words <= 0:
-            return tuple(documents)
-    raise AssertionError("a count has no end")
+    return learn(
+        one.config(vocabulary),
+        one.plan,
+        vocabulary,
+        training,
+        evaluation,
+        seed=one.seed,
+        label=label,
+        start=start,
+        further=further,
+    )
 
 
 def write(args: WriteArguments, argv: Sequence[str]) -> None:

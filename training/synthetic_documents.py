@@ -4,6 +4,8 @@ Documents of made-up words with one right translation: what the tasks of `traini
 A task makes documents of words. They become records, which all other commands read, or token ids, without a tokenizer.
 """
 
+import functools
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
@@ -65,6 +67,19 @@ class SyntheticTask(Protocol):
 def make_documents(task: SyntheticTask, split: str, count: int) -> Iterator[SyntheticDocument]:
     """The first documents of a split, such as `"train"`; a longer corpus begins with a shorter one."""
     return (task.document(split, index) for index in range(count))
+
+
+# systems learn from the same documents, one after the other
+@functools.lru_cache(maxsize=4)
+def documents_of_words(task: SyntheticTask, split: str, words: int) -> tuple[SyntheticDocument, ...]:
+    """The first documents of a split that have so many target words together."""
+    documents = []
+    for index in itertools.count():
+        documents.append(task.document(split, index))
+        words -= sum(map(len, documents[-1].target))
+        if words <= 0:
+            return tuple(documents)
+    raise AssertionError("a count has no end")
 
 
 def as_record(document: SyntheticDocument, name: str) -> dict[str, Any]:

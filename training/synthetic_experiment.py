@@ -12,12 +12,30 @@ import yaml
 from modeling_docmt.configuration_docmt import SYSTEMS, DocMTConfig
 
 from .learning import LearningPlan
+from .starting_weights import INIT_PARTS
 from .synthetic_cipher import CipherTask
 from .synthetic_discourse import DiscourseTask
 from .synthetic_documents import SyntheticTask, WordVocabulary
+from .synthetic_measures import ProbePlan
 
 
 TASKS: dict[str, type[CipherTask] | type[DiscourseTask]] = {"cipher": CipherTask, "discourse": DiscourseTask}
+
+
+@dataclass(frozen=True)
+class Start:
+    """
+    Another run whose weights a run starts from.
+
+    Attributes:
+        run (`Run`): Of the same setting and seed.
+        parts (`str`): What is loaded, a key of `INIT_PARTS`.
+        loaded_lr_scale (`float`): Learning rate of what is loaded, by that of what is fresh.
+    """
+
+    run: "Run"
+    parts: str
+    loaded_lr_scale: float
 
 
 @dataclass(frozen=True)
@@ -32,6 +50,9 @@ class Run:
         plan (`LearningPlan`): How.
         preset (`str`): Row of `SYSTEMS`.
         changes (`dict`): Fields of `DocMTConfig` that differ from the preset.
+        start (`Start`, *optional*): Where its first weights are from; by default they are fresh.
+        probe (`ProbePlan`, *optional*): How the encoder is probed in the end; by default it is not.
+        single_sentences (`bool`): Whether sentences that come alone are translated in the end.
     """
 
     setting: str
@@ -41,6 +62,9 @@ class Run:
     plan: LearningPlan
     preset: str
     changes: Mapping[str, Any]
+    start: Start | None = None
+    probe: ProbePlan | None = None
+    single_sentences: bool = False
 
     @property
     def key(self) -> tuple[str, str, int]:
@@ -51,15 +75,29 @@ class Run:
         """Configuration of the model."""
         return DocMTConfig.from_system(self.preset, **{**vocabulary.config_fields(), **self.changes})
 
-    def recipe(self) -> dict[str, Any]:
-        """All that decides on the outcome, for JSON."""
-        return {
+    def recipe_of_weights(self) -> dict[str, Any]:
+        """All that decides on the trained model, for JSON."""
+        recipe = {
             "task": self.task.name,
             "data": _as_json(dataclasses.asdict(self.task)),  # type: ignore[call-overload]
             "training": dataclasses.asdict(self.plan),
             "preset": self.preset,
             "config": dict(self.changes),
         }
+        # a run that starts from nothing has the recipe that it had before runs could start from others
+        if self.start is not None:
+            start = {"parts": self.start.parts, "loaded_lr_scale": self.start.loaded_lr_scale}
+            recipe["start"] = {"recipe": self.start.run.recipe_of_weights(), **start}
+        return recipe
+
+    def recipe(self) -> dict[str, Any]:
+        """All that decides on the outcome, for JSON."""
+        recipe = self.recipe_of_weights()
+        if self.probe is not None:
+            recipe["probe"] = dataclasses.asdict(self.probe)
+        if self.single_sentences:
+            recipe["single_sentences"] = True
+        return recipe
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,13 +111,18 @@ class Experiment:
         seeds (`list[int]`): Each system learns each setting once a seed.
         systems (`dict[str, dict]`):
             What is compared: by name, fields of `DocMTConfig` that differ from the preset. `system` says which preset,
-            if that is not the name itself.
+            if that is not the name itself; `training` holds options of `LearningPlan` of this system alone;
+            `start_from` names the system whose weights, of the same setting and seed, are the first ones, with
+            `start_parts` (`"all"` or `"encoder"`) and `loaded_lr_scale`, see `LoadedStart`.
         settings (`dict[str, dict]`, *optional*):
             By name, options of the task, added to those of `data`; `training` among them holds options of
             `LearningPlan`, added to those of the experiment.
         data (`dict`, *optional*): Options of the task in all settings.
         model (`dict`, *optional*): Fields of `DocMTConfig` in all systems.
         training (`dict`, *optional*): Options of `LearningPlan`.
+        probe (`dict`, *optional*): Options of `ProbePlan`, empty for its defaults: the encoders are probed in the end.
+        single_sentences (`bool`, *optional*, defaults to `False`):
+            Translate single sentences of the evaluation documents in the end, see `translate_sentences_alone`.
         plot (`str`, *optional*): PNG file of the learning curves.
     """
 
@@ -91,6 +134,8 @@ class Experiment:
     data: dict[str, Any] = field(default_factory=dict)
     model: dict[str, Any] = field(default_factory=dict)
     training: dict[str, Any] = field(default_factory=dict)
+    probe: dict[str, Any] | None = None
+    single_sentences: bool = False
     plot: str | None = None
 
     def __post_init__(self):
@@ -122,19 +167,70 @@ class Experiment:
         return cls(**options)
 
     def runs(self) -> Iterator[Run]:
-        """All runs, those of the same documents behind each other."""
-        fields_of_config = [f.name for f in dataclasses.fields(DocMTConfig)]
+        """All runs, those of the same documents behind each other, and each behind the one that it starts from."""
+        order = self._starts_first()
         for setting, of_setting in self.settings.items():
             options = dict(of_setting or {})
-            plan = _build(LearningPlan, {**self.training, **options.pop("training", {})}, "training")
+            training = {**self.training, **options.pop("training", {})}
             for seed in self.seeds:
                 task = make_task(self.task, {**self.data, **options, "seed": seed})
-                for name, own in self.systems.items():
-                    changes = {**self.model, **(own or {})}
-                    preset = changes.pop("system", name)
-                    check_choice(f"system of `{name}`", preset, SYSTEMS)
-                    check_names(changes, fields_of_config, f"system `{name}`")
-                    yield Run(setting, name, seed, task, plan, preset, changes)
+                runs: dict[str, Run] = {}
+                for name in order:
+                    runs[name] = self._run(setting, name, seed, task, training, runs)
+                    yield runs[name]
+
+    def _run(
+        self,
+        setting: str,
+        name: str,
+        seed: int,
+        task: SyntheticTask,
+        training: Mapping[str, Any],
+        earlier: Mapping[str, Run],
+    ) -> Run:
+        own = dict(self.systems[name] or {})
+        plan = _build(LearningPlan, {**training, **own.pop("training", {})}, "training")
+        start = _start(name, own, earlier)
+        changes = {**self.model, **own}
+        preset = changes.pop("system", name)
+        check_choice(f"system of `{name}`", preset, SYSTEMS)
+        check_names(changes, [f.name for f in dataclasses.fields(DocMTConfig)], f"system `{name}`")
+        probe = None if self.probe is None else _build(ProbePlan, self.probe, "probe")
+        return Run(setting, name, seed, task, plan, preset, changes, start, probe, self.single_sentences)
+
+    def _starts_first(self) -> list[str]:
+        """Systems in their order, but for those that start from a later one."""
+        starts = {name: (own or {}).get("start_from") for name, own in self.systems.items()}
+        for name, start in starts.items():
+            if start is not None:
+                check_choice(f"`start_from` of `{name}`", start, self.systems)
+        order: list[str] = []
+        for name in starts:
+            chain = [name]
+            while (start := starts[chain[-1]]) is not None and start not in order:
+                if start in chain:
+                    raise ValueError(f"`start_from` goes in a circle: {' from '.join(map(repr, [*chain, start]))}.")
+                chain.append(start)
+            order += [one for one in reversed(chain) if one not in order]
+        return order
+
+
+def _start(name: str, own: dict[str, Any], earlier: Mapping[str, Run]) -> Start | None:
+    """Take the options of a start out of those of a system."""
+    source = own.pop("start_from", None)
+    parts, scale = own.pop("start_parts", None), own.pop("loaded_lr_scale", None)
+    if source is None:
+        if (parts, scale) != (None, None):
+            raise ValueError(
+                f"system `{name}`: `start_parts` and `loaded_lr_scale` are about weights that are loaded: name the "
+                "system as `start_from`, or leave them out."
+            )
+        return None
+    parts, scale = "all" if parts is None else parts, 1.0 if scale is None else float(scale)
+    check_choice(f"`start_parts` of `{name}`", parts, INIT_PARTS)
+    if scale < 0:
+        raise ValueError(f"system `{name}`: `loaded_lr_scale` must be 0 or more, got {scale}.")
+    return Start(earlier[source], parts, scale)
 
 
 def make_task(name: str, options: Mapping[str, Any]) -> SyntheticTask:

@@ -8,8 +8,14 @@ from typing import Any
 
 from .learning_scores import WORDS
 from .measure import format_table
+from .probe_report import at_distance
+from .probe_training import TOLERANCE
 from .results import portable_path, write_json_atomic
 from .synthetic_experiment import Run
+
+
+# how the measures of probes begin in a summary
+PROBE = "probe_"
 
 
 class RunFile:
@@ -50,7 +56,8 @@ class RunFile:
         """
         done, recipe = self._find(run), run.recipe()
         if done is not None and done["recipe"] != recipe:
-            differing = [name for name in recipe if done["recipe"].get(name) != recipe[name]]
+            names = dict.fromkeys([*recipe, *done["recipe"]])
+            differing = [name for name in names if done["recipe"].get(name) != recipe.get(name)]
             raise ValueError(
                 f"{portable_path(self.path)}: {run.key} was run with other options ({', '.join(differing)}). Name "
                 "another `output`, or remove the runs that no longer count."
@@ -110,7 +117,8 @@ def summarize(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
     One row a setting and system: mean, least and greatest accuracy over the seeds, in percent.
 
     Accuracies are of the words after right translations (`words`), of translations (`translated`), and of each
-    phenomenon in both ways.
+    phenomenon in both ways; where these were examined, also of single sentences (`single`) and of probes by layer
+    (`probe`).
     """
     rows = []
     for setting, system in dict.fromkeys((run["setting"], run["system"]) for run in runs):
@@ -123,8 +131,37 @@ def summarize(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
         for name in same[0]["final"]["translated"]:
             values = [run["final"]["translated"].get(name, {}).get("accuracy") for run in same]
             row |= _spread(f"translated_{name}", values)
+        for measures in (_single_measures, _probe_measures):
+            found = [measures(run) for run in same]
+            for name in found[0]:
+                row |= _spread(name, [one.get(name) for one in found])
         rows.append(row)
     return rows
+
+
+def _single_measures(run: dict[str, Any]) -> dict[str, float | None]:
+    """Accuracies on single sentences."""
+    if "single_sentences" not in run:
+        return {}
+    ways = {"single": run["single_sentences"]["read"], "translated_single": run["single_sentences"]["translated"]}
+    return {f"{way}_{name}": entry["accuracy"] for way, entries in ways.items() for name, entry in entries.items()}
+
+
+def _probe_measures(run: dict[str, Any]) -> dict[str, float | None]:
+    """Accuracies of probes by layer; of pairs also for neighbours, which documents of all lengths have."""
+    measures: dict[str, float | None] = {}
+    probe = run.get("probe", {"layers": []})
+    for layer in probe["layers"]:
+        percent = {
+            "absolute": layer["absolute"]["accuracy"],
+            f"within_{TOLERANCE}": layer["absolute"]["tolerance_accuracy"],
+        }
+        for task in ("relative", "order"):
+            percent[task] = layer[task]["accuracy"]
+            percent[f"{task}_at_1"] = at_distance(layer[task], probe["distances"], 1)
+        for name, value in percent.items():
+            measures[f"{PROBE}{name}_layer_{layer['layer']}"] = None if value is None else value / 100
+    return measures
 
 
 def _spread(name: str, values: Iterable[float | None]) -> dict[str, Any]:
@@ -135,9 +172,31 @@ def _spread(name: str, values: Iterable[float | None]) -> dict[str, Any]:
 
 
 def summary_table(summary: list[dict[str, Any]]) -> str:
-    """The means of a summary as text."""
+    """The means of a summary as text, but for probes."""
     names = dict.fromkeys(name for row in summary for name, value in row.items() if not isinstance(value, list))
-    return format_table(summary, {name: name.replace("_", " ") for name in names})
+    return format_table(summary, {name: name.replace("_", " ") for name in names if not name.startswith(PROBE)})
+
+
+def probe_rows(summary: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], dict[str, str]]:
+    """Accuracy of probes in percent, a row a layer, the embeddings first; and the columns with their titles."""
+    rows: list[dict[str, Any]] = []
+    columns = {name: name for name in ("setting", "system", "layer")}
+    for entry in summary:
+        layers: dict[str, dict[str, Any]] = {}
+        for name, value in entry.items():
+            measure, found, layer = name.removeprefix(PROBE).partition("_layer_")
+            if name.startswith(PROBE) and found and not isinstance(value, list):
+                columns.setdefault(measure, measure.replace("_", " "))
+                layers.setdefault(layer, {"setting": entry["setting"], "system": entry["system"], "layer": layer})
+                layers[layer][measure] = value
+        rows += layers.values()
+    return rows, columns
+
+
+def probe_summary_table(summary: list[dict[str, Any]]) -> str:
+    """The accuracy of probes as text; empty without probes."""
+    rows, columns = probe_rows(summary)
+    return format_table(rows, columns) if rows else ""
 
 
 def distance_table(runs: list[dict[str, Any]]) -> str:
