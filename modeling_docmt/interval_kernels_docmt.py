@@ -2,7 +2,8 @@
 Kernels of interval attention: one autograd function that saves its inputs, and cuts blocks again in the backward pass.
 
 A composition of differentiable operators would save the copies of the keys and all scores. In a chunk of `n` blocks of
-`b` queries and `c` keys, matrices are `(n H, b, D)` and so on, one a block and head.
+`b` queries and `c` keys, matrices are `(H n, b, D)` and so on, one a head and block. Those of a head follow one
+another: they are one matrix to what is the same for all blocks.
 """
 
 from dataclasses import dataclass
@@ -161,12 +162,12 @@ def table_rows(largest: int, count: int, zero_row: int, table: torch.Tensor) -> 
 
 
 def _heads_first(blocks: torch.Tensor) -> torch.Tensor:
-    """Blocks `(n, b, H, D)` as matrices `(n H, b, D)`; contiguous, as small products are fastest so."""
-    return blocks.transpose(1, 2).contiguous().flatten(0, 1)
+    """Blocks `(n, b, H, D)` as matrices `(H n, b, D)`; contiguous, as small products are fastest so."""
+    return blocks.permute(2, 0, 1, 3).contiguous().flatten(0, 1)
 
 
 def _heads_last(matrices: torch.Tensor, num_blocks: int) -> torch.Tensor:
-    return matrices.unflatten(0, (num_blocks, -1)).transpose(1, 2)  # (n, b, H, D)
+    return matrices.unflatten(0, (-1, num_blocks)).permute(1, 2, 0, 3)  # (n, b, H, D)
 
 
 def _drop(weights: torch.Tensor, kept: torch.Tensor, dropout: float) -> torch.Tensor:
@@ -176,44 +177,49 @@ def _drop(weights: torch.Tensor, kept: torch.Tensor, dropout: float) -> torch.Te
 class _DistanceTable:
     """Rows of a relative table in the order that a chunk needs, and the sum of their gradients."""
 
-    def __init__(self, table: torch.Tensor, zero_row: int, largest: int, count: int, num_blocks: int):
+    def __init__(self, table: torch.Tensor, zero_row: int, largest: int, count: int):
+        # some rows more than there are distances, as products with odd numbers of columns are slower
+        rows = table_rows(largest, -(-count // 16) * 16, zero_row, table)
         self.is_shared = table.dim() == 2
-        # some rows more than there are distances, as products of odd sizes are slower
-        padded = -(-count // 16) * 16
-        rows = table_rows(largest, padded, zero_row, table)
-        self.rows = rows[:count]  # (r,)
-        self.padded_matrix = self._by_matrix(table.index_select(0, rows), num_blocks)
+        matrix = table.index_select(0, rows)
+        self.padded_matrix = matrix if self.is_shared else matrix.transpose(0, 1).contiguous()  # (r', D) or (H, r', D)
         self.matrix = self.padded_matrix[..., :count, :]
-        self.gradient: torch.Tensor | None = None
+        self.rows = rows[:count]  # (r,)
+        self.gradient: torch.Tensor | None = None  # of `matrix`
 
-    def _by_matrix(self, rows: torch.Tensor, num_blocks: int) -> torch.Tensor:
-        """`(r, D)`, or one matrix a block and head, `(n H, r, D)`."""
-        if self.is_shared:
-            return rows
-        heads = rows.transpose(0, 1)  # (H, r, D)
-        return heads.expand(num_blocks, *heads.shape).flatten(0, 1)
+    def logits(self, query: torch.Tensor, num_blocks: int) -> torch.Tensor:
+        """Products of queries `(H n, b, D)` with the rows, `(H n, b, r')`; columns beyond r are to be left out."""
+        by_distance = torch.matmul(self._rows(query, num_blocks), self.padded_matrix.transpose(-1, -2))
+        return by_distance.view(*query.shape[:2], -1)
 
-    def add_gradient(self, of_distance: torch.Tensor, query: torch.Tensor) -> None:
-        """Add the product of `(r, n H b)` and `(n H b, D)`, or of `(n H, r, b)` and `(n H, b, D)`; r may be padded."""
+    def backward(self, of_logits: torch.Tensor, query: torch.Tensor, of_query: torch.Tensor, num_blocks: int) -> None:
+        """With the gradient of products, `(H n, b, r)`, add to that of the queries, `(H n, b, D)`, and of the rows."""
+        states = (of_logits.contiguous(), query, of_query)
+        of_logits, query, of_query = (self._rows(matrices, num_blocks) for matrices in states)
+        columns = of_logits.transpose(-1, -2)
+        dtype = torch.promote_types(query.dtype, torch.float32)
         if self.gradient is None:
-            dtype = torch.promote_types(query.dtype, torch.float32)
-            self.gradient = torch.zeros_like(self.padded_matrix, dtype=dtype)
-        # chunks that share a table may give rows for its padding, or not
-        gradient = self.gradient[..., : of_distance.shape[-2], :]
-        if gradient.dtype != query.dtype:
-            gradient += torch.matmul(of_distance, query)
-        elif self.is_shared:
-            gradient.addmm_(of_distance, query)
+            self.gradient = self.matrix.new_zeros(self.matrix.shape, dtype=dtype)
+        if self.is_shared:
+            of_query.addmm_(of_logits, self.matrix)
         else:
-            gradient.baddbmm_(of_distance, query)
+            of_query.baddbmm_(of_logits, self.matrix)
+        if query.dtype != dtype:
+            self.gradient += torch.matmul(columns, query)
+        elif self.is_shared:
+            self.gradient.addmm_(columns, query)
+        else:
+            self.gradient.baddbmm_(columns, query)
+
+    def _rows(self, matrices: torch.Tensor, num_blocks: int) -> torch.Tensor:
+        """`(H n, b, ...)` as one matrix, `(H n b, ...)`, or one a head, `(H, n b, ...)`."""
+        shape = (-1,) if self.is_shared else (-1, num_blocks * matrices.shape[1])
+        return matrices.view(*shape, matrices.shape[2])
 
     def add_to(self, of_table: torch.Tensor) -> None:
         """Add the sum of gradients to that of the whole table."""
         assert self.gradient is not None
-        gradient = self.gradient[..., : len(self.rows), :]
-        if not self.is_shared:
-            gradient = gradient.unflatten(0, (-1, of_table.shape[1])).sum(0).transpose(0, 1)
-        of_table.index_add_(0, self.rows, gradient)
+        of_table.index_add_(0, self.rows, self.gradient if self.is_shared else self.gradient.transpose(0, 1))
 
 
 class _DistanceTables:
@@ -221,11 +227,11 @@ class _DistanceTables:
 
     def __init__(self, table: torch.Tensor, zero_row: int):
         self.table, self.zero_row = table, zero_row
-        self.found: dict[tuple[int, int, int], _DistanceTable] = {}
+        self.found: dict[tuple[int, int], _DistanceTable] = {}
 
-    def of(self, largest: int, count: int, num_blocks: int) -> _DistanceTable:
+    def of(self, largest: int, count: int) -> _DistanceTable:
         """That of the distances from `largest` down."""
-        name = (largest, count, num_blocks)
+        name = (largest, count)
         if name not in self.found:
             self.found[name] = _DistanceTable(self.table, self.zero_row, *name)
         return self.found[name]
@@ -250,9 +256,9 @@ class _Matrices:
     ):
         query, key, value, _, relative_query = inputs
         self.chunk, self.task = chunk, task
-        self.query = _heads_first(chunk.queries(query)) * task.scaling  # (n H, b, D)
-        self.key = _heads_first(chunk.keys(key))  # (n H, c, D)
-        self.value = _heads_first(chunk.keys(value))  # (n H, c, D_v)
+        self.query = _heads_first(chunk.queries(query)) * task.scaling  # (H n, b, D)
+        self.key = _heads_first(chunk.keys(key))  # (H n, c, D)
+        self.value = _heads_first(chunk.keys(value))  # (H n, c, D_v)
         self.relative = None
         if tables is not None:
             own = None if relative_query is None else _heads_first(chunk.queries(relative_query)) * task.scaling
@@ -260,16 +266,16 @@ class _Matrices:
             self.has_own_query = own is not None
 
     def weights(self) -> torch.Tensor:
-        """Softmax of the scores, `(n H, b, c)`."""
+        """Softmax of the scores, `(H n, b, c)`."""
         n = self.chunk.num_blocks
         scores = torch.bmm(self.query, self.key.transpose(1, 2))
         if self.relative is not None:
             scores = self.relative.add_to(scores)
         if self.chunk.bias is not None:
-            scores.unflatten(0, (n, -1)).add_(self.chunk.bias)
+            scores.unflatten(0, (-1, n)).add_(self.chunk.bias.squeeze(1))
         weights = stable_softmax(scores)
         if self.chunk.dead is not None:
-            weights = weights.unflatten(0, (n, -1)).masked_fill(self.chunk.dead, 0.0).flatten(0, 1)
+            weights = weights.unflatten(0, (-1, n)).masked_fill(self.chunk.dead.squeeze(1), 0.0).flatten(0, 1)
         return weights
 
     def backward(self, grad_output: torch.Tensor, kept: torch.Tensor | None, gradients: _Gradients) -> None:
@@ -308,7 +314,7 @@ class _WideRelativeLogits:
     Logits of the distances in one chunk whose queries see most of the keys that the block reads.
 
     Products with the rows of all distances between the block and its keys come as one column a distance, largest
-    first, `(n H, b, r)`. Query m + 1 is one position behind query m, so its logits begin one column earlier: a view
+    first, `(H n, b, r)`. Query m + 1 is one position behind query m, so its logits begin one column earlier: a view
     with rows one shorter than they are puts them under their keys, and nothing is copied.
     """
 
@@ -316,29 +322,21 @@ class _WideRelativeLogits:
         assert chunk.skew is not None
         self.query, self.chunk = query, chunk
         largest = chunk.skew + chunk.relative_max + chunk.block_size - 1
-        count = chunk.block_size + chunk.key_width - 1
-        self.table = tables.of(largest, count, chunk.num_blocks)
+        self.table = tables.of(largest, chunk.block_size + chunk.key_width - 1)
 
     def add_to(self, scores: torch.Tensor) -> torch.Tensor:
-        """Scores `(n H, b, c)` with the logits added, in place."""
-        by_distance = torch.matmul(self.query, self.table.padded_matrix.transpose(-1, -2))  # (n H, b, r)
+        """Scores `(H n, b, c)` with the logits added, in place."""
+        by_distance = self.table.logits(self.query, self.chunk.num_blocks)
         return scores.add_(self._under_keys(by_distance))
 
     def backward(self, of_scores: torch.Tensor, of_query: torch.Tensor) -> None:
-        """Add to the gradient of the query, `(n H, b, D)`, and to that of the table."""
-        matrix = self.table.padded_matrix
-        of_distance = of_scores.new_zeros(*of_scores.shape[:2], matrix.shape[-2])
+        """Add to the gradient of the query, `(H n, b, D)`, and to that of the table."""
+        of_distance = of_scores.new_zeros(*of_scores.shape[:2], len(self.table.rows))  # (H n, b, r)
         self._under_keys(of_distance).copy_(of_scores)
-        if self.table.is_shared:
-            rows = of_distance.flatten(0, 1)  # (n H b, r)
-            self.table.add_gradient(rows.t(), self.query.flatten(0, 1))
-            of_query.view(-1, of_query.shape[2]).addmm_(rows, matrix)
-        else:
-            self.table.add_gradient(of_distance.transpose(1, 2), self.query)
-            of_query.baddbmm_(of_distance, matrix)
+        self.table.backward(of_distance, self.query, of_query, self.chunk.num_blocks)
 
     def _under_keys(self, by_distance: torch.Tensor) -> torch.Tensor:
-        """View `(n H, b, c)` of contiguous columns `(n H, b, r)`: entry (m, o) is column `b - 1 - m + o` of row m."""
+        """View `(H n, b, c)` of contiguous columns `(H n, b, r)`: entry (m, o) is column `b - 1 - m + o` of row m."""
         batch, size, width = by_distance.shape
         shape = (batch, size, self.chunk.key_width)
         return by_distance.as_strided(shape, (size * width, width - 1, 1), by_distance.storage_offset() + size - 1)
@@ -348,7 +346,7 @@ class _RelativeLogits:
     """
     Logits of the distances in one chunk.
 
-    Products with the rows of the table come as one column a distance, `(n H, b, r)`. Where query m + 1 of each block
+    Products with the rows of the table come as one column a distance, `(H n, b, r)`. Where query m + 1 of each block
     is one position behind query m, its columns belong one key further: a view of the scores whose row m begins m
     columns later takes them as they are, and gives their gradients back. Elsewhere, and where operators must be
     differentiable, they are gathered.
@@ -357,14 +355,14 @@ class _RelativeLogits:
     def __init__(self, query: torch.Tensor, tables: _DistanceTables, chunk: Chunk, task: IntervalTask, shift: bool):
         self.query, self.chunk, self.plan = query, chunk, task.plan
         self.skew = chunk.skew if shift else None
-        self.table = tables.of(chunk.relative_max, chunk.relative_count, chunk.num_blocks)
+        self.table = tables.of(chunk.relative_max, chunk.relative_count)
 
     def add_to(self, scores: torch.Tensor) -> torch.Tensor:
-        """Scores `(n H, b, c)` with the logits added, in place where it can be."""
-        by_distance = torch.matmul(self.query, self.table.padded_matrix.transpose(-1, -2))  # (n H, b, r')
+        """Scores `(H n, b, c)` with the logits added, in place where it can be."""
+        by_distance = self.table.logits(self.query, self.chunk.num_blocks)  # (H n, b, r')
         by_distance = by_distance[:, :, : self.chunk.relative_count]
         if self.skew is None:
-            by_block = by_distance.unflatten(0, (self.chunk.num_blocks, -1))
+            by_block = by_distance.unflatten(0, (-1, self.chunk.num_blocks))
             return scores + by_block.gather(3, self._distance_index(scores)).flatten(0, 1)
         left, right = self._margins(self.skew)
         if left == right == 0:
@@ -376,22 +374,16 @@ class _RelativeLogits:
         return scores.add_(wide[:, :, left : left + width])
 
     def backward(self, of_scores: torch.Tensor, of_query: torch.Tensor) -> None:
-        """Add to the gradient of the query, `(n H, b, D)`, and to that of the table."""
+        """Add to the gradient of the query, `(H n, b, D)`, and to that of the table."""
         if self.skew is None:
-            by_block = of_scores.unflatten(0, (self.chunk.num_blocks, -1))
+            by_block = of_scores.unflatten(0, (-1, self.chunk.num_blocks))
             of_distance = by_block.new_zeros(*by_block.shape[:3], self.chunk.relative_count)
             of_distance = of_distance.scatter_add_(3, self._distance_index(of_scores), by_block).flatten(0, 1)
         else:
             left, right = self._margins(self.skew)
             wide = nn.functional.pad(of_scores, (left, right)) if left or right else of_scores
             of_distance = self._shifted(wide, left + self.skew)
-        if self.table.is_shared:
-            of_distance = of_distance.reshape(-1, of_distance.shape[2])  # (n H b, r)
-            self.table.add_gradient(of_distance.t(), self.query.flatten(0, 1))
-            of_query.view(-1, of_query.shape[2]).addmm_(of_distance, self.table.matrix)
-        else:
-            self.table.add_gradient(of_distance.transpose(1, 2), self.query)
-            of_query.baddbmm_(of_distance, self.table.matrix)
+        self.table.backward(of_distance, self.query, of_query, self.chunk.num_blocks)
 
     def _margins(self, skew: int) -> tuple[int, int]:
         """Columns that the scores need on the left and on the right so that no shifted row leaves them."""
@@ -399,18 +391,18 @@ class _RelativeLogits:
         return max(0, -skew), max(0, end - self.chunk.key_width)
 
     def _shifted(self, scores: torch.Tensor, first: int) -> torch.Tensor:
-        """View `(n H, b, r)` of contiguous scores: entry (m, o) is column `first + m + o` of row m."""
+        """View `(H n, b, r)` of contiguous scores: entry (m, o) is column `first + m + o` of row m."""
         batch, size, width = scores.shape
         shape = (batch, size, self.chunk.relative_count)
         return scores.as_strided(shape, (size * width, width + 1, 1), scores.storage_offset() + first)
 
     def _distance_index(self, scores: torch.Tensor) -> torch.Tensor:
-        """Column of each pair in the products with the table, `(n, H, b, c)`; any column where it is masked."""
+        """Column of each pair in the products with the table, `(H, n, b, c)`; any column where it is masked."""
         chunk, device = self.chunk, scores.device
         positions = self.plan.query_positions[chunk.query_rows(device)]  # (n, b)
         index = chunk.relative_max - (positions[:, :, None] - chunk.key_rows(device)[:, None, :])
-        index = index.clamp(0, chunk.relative_count - 1)[:, None]
-        return index.expand(-1, scores.shape[0] // chunk.num_blocks, -1, -1)
+        index = index.clamp(0, chunk.relative_count - 1)
+        return index.expand(scores.shape[0] // chunk.num_blocks, -1, -1, -1)
 
 
 def _differentiable_gradients(

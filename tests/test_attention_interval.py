@@ -569,6 +569,23 @@ def test_benchmark_compares_all_variants_of_every_scenario(tmp_path, capsys, mon
         benchmark_attention.main(["--scenarios", "windows"])
 
 
+@pytest.mark.parametrize("w", [5, 70])
+def test_what_packed_rows_are_compared_with_computes_the_same(w):
+    # fails if a block reads beyond its document, or misses the ends of its neighbours
+    lengths = [150, 64, 3]
+    plan = IntervalPlan.build(*packed(lengths, w))
+    inputs = tensors(plan, torch.float64)
+    states = [torch.nn.utils.rnn.pad_sequence(rows.split(lengths), batch_first=True) for rows in inputs]
+    padded_rows = benchmark_attention.PaddedBlocks(lengths, w, "cpu")(*states, SCALING)
+    outputs = torch.cat([row[:length] for row, length in zip(padded_rows, lengths, strict=True)])
+    expected = interval_attention(*inputs, plan, SCALING)
+    torch.testing.assert_close(outputs, expected, rtol=0, atol=1e-12)
+    weight = torch.randn_like(expected)
+    gradients = [torch.autograd.grad(result, inputs, weight) for result in (outputs, expected)]
+    for found, wanted in zip(*gradients, strict=True):
+        torch.testing.assert_close(found, wanted, rtol=0, atol=1e-12)
+
+
 def test_memory_is_that_of_the_results_and_not_of_copies_of_keys():
     plan = IntervalPlan.build(*window(4000, 20))
     inputs = [torch.randn(4000, H, D).requires_grad_() for _ in range(3)]

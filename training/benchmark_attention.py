@@ -251,8 +251,7 @@ class PaddedBlocks:
         rest = self.num_blocks * self.size - self.length
         blocks = nn.functional.pad(query, (0, 0, 0, 0, 0, rest)).unflatten(1, (self.num_blocks, self.size))
         states = (blocks.flatten(0, 1).transpose(1, 2), self._keys(key), self._keys(value))
-        mask = self.mask.to(query.dtype)
-        output = nn.functional.scaled_dot_product_attention(*states, attn_mask=mask, scale=scaling)
+        output = nn.functional.scaled_dot_product_attention(*states, self.mask.to(query.dtype), scale=scaling)
         return output.transpose(1, 2).unflatten(0, (-1, self.num_blocks)).flatten(1, 2)[:, : self.length]
 
     def _keys(self, states: torch.Tensor) -> torch.Tensor:
@@ -268,7 +267,8 @@ def _padded_blocks(args: AttentionArguments) -> Callable:
     shape = (len(DOCUMENT_TOKENS), blocks.length)
 
     def attend(*rows):
-        return blocks(*(states.unflatten(0, shape) for states in rows), args.head_dim**-0.5).flatten(0, 1)
+        query, key, value = (states.unflatten(0, shape) for states in rows)
+        return blocks(query, key, value, args.head_dim**-0.5).flatten(0, 1)
 
     return _runner(attend, shape[0] * shape[1], shape[0] * shape[1], args)
 
