@@ -6,6 +6,27 @@ import numpy as np
 import torch
 
 
+def states_at(states: torch.Tensor, places: torch.BoolTensor) -> torch.Tensor:
+    """
+    States of the marked places alone.
+
+    Args:
+        states (`torch.Tensor` of shape `(B, L, ...)`): States of a padded batch.
+        places (`torch.BoolTensor` of shape `(B, L)`): True where they are wanted.
+
+    Returns:
+        `torch.Tensor` of shape `(n, ...)`: one row a place; not a copy where all are wanted.
+
+    Raises:
+        `ValueError`: if the shapes do not fit.
+    """
+    if places.shape != states.shape[:2]:
+        raise ValueError(f"`logits_at` must be {tuple(states.shape[:2])}, as the target, got {tuple(places.shape)}.")
+    rows, index = states.flatten(0, 1), places.flatten().nonzero().flatten()
+    # not `states[places]`, whose gradient is a scattered sum
+    return rows if len(index) == len(rows) else rows.index_select(0, index)
+
+
 @dataclass
 class TokenLayout:
     """

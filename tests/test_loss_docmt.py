@@ -37,6 +37,29 @@ def test_context_sentences_count_by_their_weight():
     assert loss.item() == pytest.approx(plain_loss(logits, LABELS, weights=weights).item(), rel=1e-5)
 
 
+@pytest.mark.parametrize("with_weights", [False, True])
+@pytest.mark.parametrize("context_loss_weight", [1.0, 0.25])
+@pytest.mark.parametrize("epsilon", [0.0, 0.2])
+def test_logits_of_the_labels_alone_give_the_same_loss_and_gradient(epsilon, context_loss_weight, with_weights):
+    # fails if weights or labels of other places than those of the logits are taken
+    config = DocMTConfig.from_system("concat-adj", context_sentences=1, context_loss_weight=context_loss_weight)
+    labels = torch.tensor([[300, -100, 4, 301, 3], [302, 303, 3, -100, -100]])
+    logits = torch.randn(2, 5, 310, dtype=torch.double, requires_grad=True)
+    options = {"label_smoothing": epsilon, "token_weights": torch.rand(2, 5) * 9 if with_weights else None}
+    results = []
+    for scores in (logits, logits[labels != -100]):
+        loss = translation_loss(scores, labels, config, **options)
+        results.append((loss, *torch.autograd.grad(loss, logits)))
+    for found, expected in zip(*results, strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-9)
+
+
+def test_logits_of_other_places_are_refused():
+    for shape in ((6, 310), (2, 3, 310)):
+        with pytest.raises(ValueError, match="one row a place of `labels`.*or one a label"):
+            translation_loss(torch.randn(shape), LABELS, DocMTConfig())
+
+
 def test_accumulated_batches_give_the_loss_of_one_batch():
     logits = torch.randn(2, 4, 310)
     whole = translation_loss(logits, LABELS, DocMTConfig())

@@ -249,6 +249,36 @@ def test_the_mask_of_targets_is_made_from_the_labels(make_model, system):
     torch.testing.assert_close(model(**inputs).logits, expected, rtol=0, atol=1e-12)
 
 
+@pytest.mark.parametrize("system", ["window-attn", "concat-document"])
+def test_logits_at_the_labels_alone_are_those_of_all_with_the_same_loss_and_gradients(make_model, system):
+    # fails if rows are taken in another order, or if the output layer sees padding
+    model = make_model(system, dtype=torch.float64, **({"window_size": 2} if system == "window-attn" else {}))
+    batch = ragged_batch(model)
+    batch["labels"][0, 2] = -100
+    is_label = batch["labels"] != -100
+    rows: list = []
+    model.lm_head.register_forward_pre_hook(lambda module, inputs: rows.append(inputs[0].shape[:-1].numel()))
+    everywhere, there = model(**batch), model(**batch, logits_at=is_label)
+    assert rows == [is_label.numel(), is_label.sum()]
+    assert everywhere.logits.shape == (*is_label.shape, model.config.vocab_size)
+    torch.testing.assert_close(there.logits, everywhere.logits[is_label], rtol=0, atol=1e-12)
+    gradients = [torch.autograd.grad(outputs.loss, list(model.parameters())) for outputs in (everywhere, there)]
+    for found, expected in zip(*gradients, strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
+
+
+def test_places_of_logits_that_do_not_fit_are_refused(window_model):
+    model = window_model()
+    batch = ragged_batch(model)
+    with pytest.raises(ValueError, match="`logits_at` must be `labels != -100`"):
+        model(**batch, logits_at=torch.ones_like(batch["labels"], dtype=torch.bool))
+    decoder_ids = model.prepare_decoder_input_ids_from_labels(batch.pop("labels"))
+    with pytest.raises(ValueError, match=r"`logits_at` must be \(3, 8\), as the target, got \(3, 7\)"):
+        places = torch.ones(3, 7, dtype=torch.bool)
+        mask = torch.ones_like(decoder_ids)
+        model(**batch, decoder_input_ids=decoder_ids, decoder_attention_mask=mask, logits_at=places, use_cache=False)
+
+
 def test_dense_systems_are_not_packed_and_know_no_intervals(make_model):
     model = make_model("concat-document", dtype=torch.float64)
     shapes = seen_widths(model)

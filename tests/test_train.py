@@ -9,6 +9,7 @@ from datasets import Dataset
 from safetensors.torch import load_file
 
 from modeling_docmt import SYSTEMS, DocMTConfig, DocMTForConditionalGeneration, DocMTTokenizer
+from modeling_docmt.loss_docmt import translation_loss
 from training.arguments import (
     DataArguments,
     ModelArguments,
@@ -18,7 +19,7 @@ from training.arguments import (
 )
 from training.results import sha256_of_file
 from training.train import build_config, encode_documents, main
-from training.trainer import scaled_groups
+from training.trainer import DocMTTrainer, scaled_groups
 
 
 SHAPE = "d_model=16,encoder_layers=1,decoder_layers=1,encoder_attention_heads=2,decoder_attention_heads=2"
@@ -86,6 +87,41 @@ def test_a_run_stopped_and_resumed_equals_the_uninterrupted_one(train, start, is
     assert results["updates"] == 6
     for name, tensor in weights(whole).items():
         assert torch.equal(weights(resumed)[name], tensor), name
+
+
+@pytest.mark.parametrize("focus", [None, "der=3"])
+@pytest.mark.parametrize("system", ["window-attn", "concat-adj"])
+def test_the_loss_is_that_of_all_logits_though_padding_has_none(make_model, tokenizer, tmp_path, system, focus):
+    changes = {"window_size": 2} if system == "window-attn" else {"context_loss_weight": 0.25}
+    model = make_model(system, **changes)
+    options = {"label_smoothing_factor": 0.1, "focus_words": focus, "use_cpu": True, "report_to": "none"}
+    trainer = DocMTTrainer(
+        model,
+        TrainingArguments(output_dir=str(tmp_path), **options),
+        format_config=model.config,
+        processing_class=tokenizer,
+    )
+    sep, eos = model.config.sep_token_id, model.config.eos_token_id
+    der = tokenizer("der", add_special_tokens=False)["input_ids"]
+    rows = [([300, 301, sep, 302, eos], [303, *der, 304, sep, 305, eos]), ([306, eos], [*der, eos])]
+    batch = trainer.data_collator([{"input_ids": source, "labels": target} for source, target in rows])
+    labels = batch["labels"]
+    seen: list = []
+    model.lm_head.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0].shape[:-1].numel()))
+    for is_training in (False, True):
+        torch.manual_seed(0)
+        loss = trainer.compute_loss(model.train(is_training), dict(batch))
+        weights = None
+        if focus and is_training:
+            weights = torch.where(torch.isin(labels, torch.tensor(der)), 3.0, 1.0)
+            assert weights.max() == 3
+        inputs = {name: tensor for name, tensor in batch.items() if name != "labels"}
+        torch.manual_seed(0)
+        logits = model(**inputs, alignment=model.config.training_alignment, use_cache=False).logits
+        smoothing = 0.1 if is_training else 0.0
+        expected = translation_loss(logits, labels, model.config, label_smoothing=smoothing, token_weights=weights)
+        assert loss.item() == pytest.approx(expected.item(), rel=1e-6)
+    assert seen == [labels.ne(-100).sum(), labels.numel()] * 2
 
 
 @pytest.mark.parametrize("system", SYSTEMS)

@@ -7,8 +7,8 @@ Forward, loss and backward of one document, with as many target as source tokens
 the same shape, the systems that read whole documents, and window attention with the gather of keys per query in place
 of interval attention ("window-attn gather"). Output: seconds (best round and median), target tokens per second, peak
 memory of tensors beyond the parameters in MiB, gradients included, and ratios to Marian, as a table and as JSON.
-`ragged` is one batch of documents of several lengths: packed into one row as the model does it, and with the padding
-taken for tokens.
+`ragged` is one batch of documents of several lengths: packed into one row with logits at the labels alone, as in
+training; packed, with logits of the padding too; and with the padding taken for tokens throughout.
 """
 
 import contextlib
@@ -77,7 +77,8 @@ def measure_steps(args: StepsArguments) -> dict[str, Any]:
         entries += _measure(str(length), variants, args)
     if args.ragged:
         model = models[WINDOWS] if WINDOWS in models else _model(WINDOWS, args)
-        steps = {"packed": _Step(model, args.ragged, args)}
+        steps = {"packed": _Step(model, args.ragged, args, has_all_logits=False)}
+        steps["packed, all logits"] = _Step(model, args.ragged, args)
         steps["padding as tokens"] = _Step(model, args.ragged, args, is_padding_read=True)
         entries += _measure("ragged", steps, args)
     settings = {name: getattr(args, name) for name in ("optimizer", "dropout", "autocast", "device", "ragged")}
@@ -102,10 +103,13 @@ class _Step:
         args: StepsArguments,
         is_gather: bool = False,
         is_padding_read: bool = False,
+        has_all_logits: bool = True,
     ):
         self.model, self.args, self.is_gather = model, args, is_gather
         self.tokens = sum(lengths)
         self.inputs = _inputs(model, lengths, args, is_padding_read)
+        if not has_all_logits:
+            self.inputs["logits_at"] = self.inputs["labels"] != -100
         self.optimizer = torch.optim.AdamW(model.parameters(), lr=1e-6) if args.optimizer else None
 
     def __call__(self) -> None:

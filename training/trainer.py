@@ -104,7 +104,11 @@ class DocMTTrainer(Seq2SeqTrainer):
         return optimizer
 
     def compute_loss(self, model, inputs, *args, **kwargs):
-        """The loss, in evaluation too, at the alignment of training: the model does not see the labels."""
+        """
+        The loss, in evaluation too, at the alignment of training: the model does not see the labels.
+
+        DocMT models compute logits at the labels alone, so outputs have no others.
+        """
         # Trainer calls `_loss` with the labels alone
         self._token_weights = None
         if self.focus_words and model.training:
@@ -114,6 +118,8 @@ class DocMTTrainer(Seq2SeqTrainer):
             inputs = {**inputs, **hidden}
         if self.format_config.cross_attention == "window":
             inputs = {**inputs, "alignment": self.format_config.training_alignment}
+        if isinstance(self.model.config, DocMTConfig):
+            inputs = {**inputs, "logits_at": inputs["labels"].ne(-100)}
         return super().compute_loss(model, inputs, *args, **kwargs)
 
     def get_train_dataloader(self) -> DataLoader:

@@ -23,7 +23,8 @@ def translation_loss(
     tokens of all sentences but the last of a row count by that weight; `token_weights` multiply the costs too.
 
     Args:
-        logits (`torch.Tensor` of shape `(B, T, V)`): Scores of the next token.
+        logits (`torch.Tensor` of shape `(B, T, V)`, or `(n, V)` for those of the n labels alone, in their order):
+            Scores of the next token.
         labels (`torch.LongTensor` of shape `(B, T)`): Target ids, -100 at padding.
         config (`DocMTConfig`): Context weight and separators.
         label_smoothing (`float`, *optional*, defaults to 0): eps.
@@ -34,13 +35,24 @@ def translation_loss(
 
     Returns:
         `torch.Tensor`: the loss, a scalar.
+
+    Raises:
+        `ValueError`: if there are logits of other places than the labels.
     """
     weights = token_weights
     if config.sequence_format == "context_window" and config.context_loss_weight != 1.0:
         by_place = context_weights(labels, config, config.context_loss_weight)
         weights = by_place if weights is None else weights * by_place
+    if logits.dim() == 2:
+        is_label = labels.ne(-100)
+        labels, weights = labels[is_label], None if weights is None else weights[is_label]
+    if logits.shape[:-1] != labels.shape:
+        raise ValueError(
+            f"`logits` must have one row a place of `labels`, {tuple(labels.shape)}, or one a label that is not -100, "
+            f"got {tuple(logits.shape)}. See `logits_at` of the model."
+        )
     losses = nn.functional.cross_entropy(
-        logits.flatten(0, 1).float(),
+        logits.flatten(0, -2).float(),
         labels.flatten(),
         ignore_index=-100,
         label_smoothing=label_smoothing,

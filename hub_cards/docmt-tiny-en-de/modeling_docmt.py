@@ -43,7 +43,7 @@ from .configuration_docmt import DocMTConfig
 from .generation_docmt import DocumentGenerationMixin
 from .loss_docmt import translation_loss
 from .masking_docmt import INTERVAL_RULES, MaskInputs, build_attention_masks
-from .packing_docmt import TokenLayout
+from .packing_docmt import TokenLayout, states_at
 from .positions_docmt import PositionVectors, RelativeTable, sinusoids
 from .sentences_docmt import places_in_sentences, source_sentence_ids, target_sentence_ids
 
@@ -737,6 +737,7 @@ class DocMTForConditionalGeneration(DocMTPreTrainedModel, DocumentGenerationMixi
         num_items_in_batch: int | torch.Tensor | None = None,
         encoder_input_ids: torch.LongTensor | None = None,
         alignment: str | None = None,
+        logits_at: torch.BoolTensor | None = None,
         **kwargs,
     ) -> Seq2SeqLMOutput:
         r"""
@@ -768,11 +769,17 @@ class DocMTForConditionalGeneration(DocMTPreTrainedModel, DocumentGenerationMixi
             alignment (`str`, *optional*):
                 Centre of the windows of cross-attention. By default `config.training_alignment` in training and with
                 labels, else `config.alignment`.
+            logits_at (`torch.BoolTensor` of shape `(batch_size, target_length)`, *optional*):
+                Where logits are computed; everywhere by default. In training that is `labels != -100`: padding would
+                cost as much as tokens in the output layer.
 
         Returns:
-            `Seq2SeqLMOutput` with logits of shape `(batch_size, target_length, vocab_size)`.
+            `Seq2SeqLMOutput` with logits of shape `(batch_size, target_length, vocab_size)`, or, with `logits_at`, of
+            shape `(places, vocab_size)`, row by row of the batch.
         """
         if labels is not None:
+            if logits_at is not None and not torch.equal(logits_at, labels != -100):
+                raise ValueError("With `labels`, `logits_at` must be `labels != -100`: the loss needs these logits.")
             use_cache = False
             if decoder_input_ids is None and decoder_inputs_embeds is None:
                 decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
@@ -796,7 +803,8 @@ class DocMTForConditionalGeneration(DocMTPreTrainedModel, DocumentGenerationMixi
             alignment=alignment,
             **kwargs,
         )
-        logits = self.lm_head(outputs.last_hidden_state)
+        hidden_states = outputs.last_hidden_state
+        logits = self.lm_head(hidden_states if logits_at is None else states_at(hidden_states, logits_at))
         if self.config.use_final_logits_bias:
             logits = logits + self.final_logits_bias
         loss = None
