@@ -98,24 +98,30 @@ def readme_results(model_name: str, results: Sequence[Json]) -> list[str]:
     ]
 
 
-def readme_example(config: Json, example: Sequence[Json], translate: Callable[..., list[list[str]]]) -> list[str]:
+def readme_example(config: Json, document: Sequence[str], translate: Callable[..., list[list[str]]]) -> list[str]:
     """
     Write the example block of the project's README: two sentences with context, and without where the model has any.
 
     Args:
         config (`dict`):
             Configuration of the model.
-        example (`Sequence[dict]`):
-            Sentences with `source`.
+        document (`Sequence[str]`):
+            The two sentences.
         translate (`Callable`):
             From documents and options of `generate()` to the translations of their sentences.
     """
-    document = [sentence["source"] for sentence in example[:2]]
     rows = [["source", " ".join(document)]]
     if config.get("sequence_format") != "sentence":
         rows.append(["translated together", " ".join(translate([document])[0])])
     rows.append(["each sentence alone", " ".join(translate([document], decoding="sentence")[0])])
     return table(["", ""], rows, texts=2)
+
+
+def readme_document(facts: Json) -> list[str]:
+    """Two sentences of the facts: the first example of context, else the beginning of the example document."""
+    if facts.get("context_examples"):
+        return [facts["context_examples"][0][name] for name in ("context", "source")]
+    return [sentence["source"] for sentence in facts.get("example", [])[:2]]
 
 
 def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace:
@@ -144,7 +150,6 @@ def build(options: argparse.Namespace) -> None:
     facts = load_facts(facts_file) if facts_file else {}
     licences = load_yaml(FOLDER / "data_licences.yaml")
     config = read_config(model_dir) if model_dir else None
-    example = facts.get("example", []) if config else []
     translate = partial(translate_documents, model_dir) if model_dir else None
     model_name = options.model_name or name
     card = build_card(
@@ -171,8 +176,9 @@ def build(options: argparse.Namespace) -> None:
         readme = Path(options.readme).read_text(encoding="utf-8")
         if found.evaluation:
             readme = fill_block(readme, "results", readme_results(model_name, results))
-        if config and example and translate:
-            readme = fill_block(readme, "example", readme_example(config, example, translate))
+        document = readme_document(facts)
+        if config and document and translate:
+            readme = fill_block(readme, "example", readme_example(config, document, translate))
         write_text_atomic(options.readme, readme)
     print(f"wrote {' and '.join(map(portable_path, written))}")
 

@@ -325,6 +325,7 @@ def test_test_sets_of_one_name_and_other_content_are_told_apart():
         ({"file": "else.json", "weights_sha256": "w" * 64}, True),
         ({"weights_sha256": "v" * 64}, False),  # the same name, and other weights
         ({"output_dir": "runs/little", "weights_sha256": "v" * 64}, False),
+        ({"output_dir": "runs/before-export", "weights_sha256": "v" * 64}, True),  # export has rounded them
     ],
 )
 def test_training_goes_to_the_row_of_its_model_alone(changes, is_found):

@@ -190,7 +190,7 @@ class ResultFiles:
             except Absent as absent:
                 return Missing(selector, file, str(absent), self.command(file))
             recorded = [str(run["command"]) for run in recipes_of(result) if run.get("command")]
-            commands |= dict.fromkeys([self.command(file)] if self.command(file) else recorded)
+            commands |= dict.fromkeys(recorded)
         return Value(selector, tuple(observations), tuple(commands))
 
 

@@ -132,12 +132,14 @@ def _evaluation_rows(results: Sequence[Result]) -> list[SystemRow]:
 def _same_model(result: Result, row: SystemRow) -> bool:
     """Whether a result speaks of the model of a row: by its weights, else its folder, else the names of the files."""
     facts = model_of(result)
+    # export rounds the weights that were trained, into another folder
+    is_exported = result["kind"] == "training" and facts.get("path") not in (None, row.model.get("path"))
     # the first that both know decides; a folder may hold other weights today
     for name in ("weights_sha256", "path"):
         if facts.get(name) and row.model.get(name):
             if facts[name] == row.model[name]:
                 return True
-            if name == "weights_sha256":
+            if name == "weights_sha256" and not is_exported:
                 return False
     architecture, system = result.get("architecture"), facts.get("system")
     differing = [
@@ -216,10 +218,10 @@ def system_rows(results: Sequence[Result]) -> list[SystemRow]:
     Put together what results say of each trained system.
 
     Evaluations of the same weights with the same options of decoding are one row for each pair of languages. Suites,
-    attention shares, context use and training runs go to the rows of the same model, found by the hash of the weights,
-    else the folder, else the name of the file (`tiny-en-de.concat-adj.train.json` belongs to
-    `tiny-en-de.concat-adj.eval.json`); kind, system and number of parameters must agree then. A system that was
-    trained or measured otherwise alone has a row too.
+    attention shares, context use and training runs go to the rows of the same model, found by the hash of the weights
+    (of which an exported model has another one than its training), else the folder, else the name of the file
+    (`tiny-en-de.concat-adj.train.json` belongs to `tiny-en-de.concat-adj.eval.json`); kind, system and number of
+    parameters must agree then. A system that was trained or measured otherwise alone has a row too.
 
     Returns:
         `list[SystemRow]`: rows in the order of the results.
