@@ -11,7 +11,6 @@ A run that was stopped goes on with `--resume_from_checkpoint true`, to the same
 
 import copy
 import itertools
-import os
 import sys
 import time
 from pathlib import Path
@@ -35,7 +34,14 @@ from transformers.utils import logging
 
 from modeling_docmt import SYSTEMS, DocMTConfig, DocMTForConditionalGeneration, DocMTTokenizer
 
-from .arguments import DataArguments, ModelArguments, TrainingArguments, parse_arguments, parse_config_overrides
+from .arguments import (
+    DataArguments,
+    ModelArguments,
+    TrainingArguments,
+    expand_path,
+    parse_arguments,
+    parse_config_overrides,
+)
 from .data import encode_corpus
 from .documents import load_corpus
 from .results import portable_path, run_info, sha256_of_file, sha256_of_files, write_json_atomic
@@ -161,14 +167,6 @@ def check_arguments(model_args: ModelArguments, data_args: DataArguments, args: 
                 "`predict_with_generate` translates documents, which a MarianMTModel does not: train without it and "
                 "evaluate the model after `convert_marian`."
             )
-
-
-def expand_path(path: str) -> str:
-    """Put environment variables such as `$DOCMT_DATA` into a path; an unset one is an error."""
-    expanded = os.path.expandvars(path)
-    if "$" in expanded:
-        raise ValueError(f"{path}: set the environment variable in it to the folder of your corpora.")
-    return expanded
 
 
 def load_tokenizer(model_args: ModelArguments) -> PreTrainedTokenizerBase:
