@@ -18,7 +18,7 @@ from training.report import main
 from training.report_claims import ClaimsView, html_claims, markdown_claims, readme_claims
 from training.report_corrected import corrected_table
 from training.report_results import read_results
-from training.reproduce import QUEUE, QueuedRun, read_queue
+from training.reproduce_queue import QUEUE, QueuedRun, read_queue
 
 
 REPOSITORY = Path(__file__).resolve().parent.parent

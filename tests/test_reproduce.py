@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from training.reproduce import QUEUE, QueuedRun, RunQueue, main, read_queue
+from training.reproduce import RunQueue, main
+from training.reproduce_queue import QUEUE, QueuedRun, read_queue
 
 
 def python(code: str) -> str:
@@ -73,7 +74,7 @@ def test_a_run_that_another_process_holds_is_left_to_it(entry, queue_of):
 def test_the_lock_of_a_killed_process_is_gone(entry, queue_of, tmp_path):
     queue = queue_of(entry("first"))
     holder = (
-        "import sys, time; from training.reproduce import read_queue, RunQueue\n"
+        "import sys, time; from training.reproduce import RunQueue; from training.reproduce_queue import read_queue\n"
         "queue = RunQueue(read_queue(sys.argv[1]), sys.argv[2])\n"
         "with queue.lock(queue.runs['first']): print('held', flush=True); time.sleep(60)"
     )
@@ -105,6 +106,78 @@ def test_training_goes_on_from_its_last_checkpoint(entry, tmp_path):
     assert "--resume_from_checkpoint" not in run.words()
     (tmp_path / "train" / "checkpoint-250").mkdir(parents=True)
     assert run.words()[-2:] == ["--resume_from_checkpoint", "true"]
+
+
+def test_what_a_run_to_be_done_needs_is_done_again_where_its_weights_are_not_here(entry, queue_of, tmp_path):
+    start, hypotheses = tmp_path / "start", tmp_path / "hypotheses"
+    code = f"import pathlib; pathlib.Path({{leaf!r}}).touch(); open({str(tmp_path)!r} + '/{{name}}.json', 'w')"
+    queue = queue_of(
+        entry("start", code.format(leaf=str(start), name="start"), leaves=[str(start)]),
+        entry("eval", code.format(leaf=str(hypotheses), name="eval"), needs=["start"], leaves=[str(hypotheses)]),
+        entry("other", needs=["start"]),
+        entry("new", f"open({str(start)!r}).close(); open({str(tmp_path / 'new.json')!r}, 'w')", needs=["start"]),
+    )
+    for name in ("start", "eval", "other"):
+        (tmp_path / f"{name}.json").write_text("committed")
+    assert [queue.state(run) for run in queue.runs.values()] == [
+        "done elsewhere",
+        "done elsewhere",
+        "done",
+        "waits for start",
+    ]
+    assert [run.name for run in queue.todo(["new"])] == ["start", "new"]
+    assert "1 CPU hours are left" in queue.table(["new"])
+    # its name alone is enough; nobody needs the others
+    assert queue.work(["new"]) == {"start": True, "new": True}
+    assert not hypotheses.exists() and (tmp_path / "eval.json").read_text() == "committed"
+    assert queue.todo(list(queue.runs)) == []
+
+
+def test_a_run_without_what_it_should_leave_has_failed(entry, queue_of, tmp_path):
+    queue = queue_of(entry("first", leaves=[str(tmp_path / "weights")]))
+    assert queue.work(["first"]) == {"first": False}
+    assert "weights" in queue.mark(queue.runs["first"]).read_text()
+
+
+def test_short_entries_stand_for_training_and_evaluation(tmp_path):
+    path = tmp_path / "queue.yaml"
+    path.write_text(
+        """
+        - {train: a, hours: 1, tells: x, leaves: [runs/a/checkpoint-3]}
+        - {train: a.seed-2, config: a, options: --seed 2, needs: [a.train], hours: 1, tells: x}
+        - {evaluate: a, config: sets, called: A, hours: 1, tells: x}
+        - {evaluate: a.seed-2, config: sets, options: --flag, baselines: [a], hours: 1, tells: x}
+        - {evaluate: b, model: hub/b, needs: [a.train], hours: 1, tells: x}
+        """
+    )
+    first, second, scored, compared, moved = read_queue(path)
+    assert first.command == "training.train training/configs/a.yaml --results_file training/results/a.train.json"
+    assert first.leaves == ("runs/a/model.safetensors", "runs/a/checkpoint-3") and first.checkpoints == "runs/a"
+    assert "training/configs/a.yaml --seed 2 --output_dir runs/a.seed-2 --results_file" in second.command
+    assert (second.needs, second.output) == (("a.train",), "training/results/a.seed-2.train.json")
+    assert scored.command == (
+        "training.evaluate training/configs/sets.yaml --model runs/a --name A --save_hypotheses runs/hyp.a "
+        "--output training/results/a.eval.json"
+    )
+    assert (scored.needs, scored.leaves) == (("a.train",), ("runs/hyp.a",))
+    assert "--flag --baselines A=runs/hyp.a --save_hypotheses" in compared.command
+    assert compared.needs == ("a.seed-2.train", "a.eval")
+    assert moved.command.startswith("training.evaluate --model hub/b --name b ") and moved.needs == ("a.train",)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{train: a, hours: 1, tells: x, output: y}", "'a' has a field 'output'. There are train, config"),
+        ("{evaluate: a, hours: 1}", "'a' has no `tells`"),
+        ("{evaluate: a, hours: 1, tells: x, model: b, needs: [], baselines: [b]}", "baseline 'b', which no entry"),
+    ],
+)
+def test_a_faulty_short_entry_is_refused(tmp_path, text, message):
+    path = tmp_path / "queue.yaml"
+    path.write_text(f"- {text}")
+    with pytest.raises(ValueError, match=message):
+        read_queue(path)
 
 
 def test_nothing_is_started_after_the_time_is_over(entry, queue_of):

@@ -26,7 +26,8 @@ import torch
 from transformers import HfArgumentParser
 from transformers.utils import logging
 
-from .reproduce import QueuedRun, RunQueue
+from .reproduce import RunQueue
+from .reproduce_queue import QueuedRun
 from .results import run_info, write_json_atomic
 
 

@@ -10,7 +10,7 @@ from .claims import COVERAGE, WITH_INTERVAL, Selector
 from .report_cells import number, wilson_interval
 from .report_results import Result, file_stem, recipes_of, run_name, suite_name
 from .report_systems import system_rows
-from .reproduce import QueuedRun
+from .reproduce_queue import QueuedRun
 from .synthetic_report import summarize
 
 

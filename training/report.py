@@ -41,7 +41,7 @@ from .report_markdown import fill_block, markdown_report, summary_lines
 from .report_page import DocumentView, write_report
 from .report_pictures import pictures_beside
 from .report_results import Result, read_results
-from .reproduce import QUEUE, read_queue
+from .reproduce_queue import QUEUE, read_queue
 from .results import portable_path, sha256_of_file, write_text_atomic
 
 

@@ -6,73 +6,33 @@ The runs behind the results of this project, as a queue that can be stopped at a
     python -m training.reproduce run --only tiny-en-de.p-transformer.train
 
 The queue is a YAML file: runs in the order of what they tell us, each a command of this package, the result file that
-it leaves behind, and what it costs. A run whose result file is there is done. Killed runs start again where they
-stopped: training from its last checkpoint, synthetic experiments behind the last finished run. Several processes may
-work off the same queue; no run is done twice. Each run writes to `runs/queue/<name>.log`.
+it leaves behind, and what it costs. A run whose result file is there is done. One that was done on another machine is
+done again where a run to be done needs its weights or translations. Killed runs start again where they stopped:
+training from its last checkpoint, synthetic experiments behind the last finished run. Several processes may work off
+the same queue; no run is done twice. Each run writes to `runs/queue/<name>.log`.
 """
 
 import contextlib
 import fcntl
 import os
-import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 
-import yaml
 from transformers import HfArgumentParser
 from transformers.utils import logging
 
 from .measure import format_table
+from .reproduce_queue import QUEUE, QueuedRun, read_queue
 
 
 logger = logging.get_logger(__name__)
 
-QUEUE = "training/configs/reproduce.yaml"
 LOG_LINES = 5
-
-
-@dataclass(frozen=True)
-class QueuedRun:
-    """
-    One run of the queue.
-
-    Args:
-        name (`str`): Names the run, its log and its lock.
-        command (`str`): Module of this package and its arguments, as behind `python -m`; `$NAME` is a variable.
-        output (`str`): File that is there once the run is done.
-        hours (`float`): CPU hours it takes, as measured or estimated.
-        tells (`str`): The question it answers.
-        needs (`list[str]`): Runs that come before it.
-        checkpoints (`str`, *optional*): Folder with the checkpoints from which a training goes on.
-    """
-
-    name: str
-    command: str
-    output: str
-    hours: float
-    tells: str
-    needs: tuple[str, ...] = ()
-    checkpoints: str | None = None
-
-    @property
-    def is_done(self) -> bool:
-        """Whether the result file is there."""
-        return Path(self.output).is_file()
-
-    def words(self) -> list[str]:
-        """The command to start, with the option to go on from a checkpoint where there is one."""
-        words = [os.path.expandvars(word) for word in shlex.split(self.command)]
-        unset = [word for word in words if word.startswith("$")]
-        if unset:
-            raise ValueError(f"{self.name}: `{unset[0]}` names a variable that is not set, the folder of data.")
-        if self.checkpoints is not None and any(Path(self.checkpoints).glob("checkpoint-*")):
-            words += ["--resume_from_checkpoint", "true"]
-        return [sys.executable, "-m", *words]
 
 
 @dataclass
@@ -90,36 +50,6 @@ class QueueArguments:
             raise ValueError(f"`--workers` must be 1 or more, got {self.workers}.")
 
 
-def read_queue(path: str | Path) -> list[QueuedRun]:
-    """
-    Read the runs of a queue, the most telling first.
-
-    Raises:
-        `ValueError`: for unknown or missing fields, names that are there twice, and needs that no run before fulfils.
-    """
-    entries = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-        raise ValueError(f"{path}: must hold a list of runs.")
-    known = [one.name for one in fields(QueuedRun)]
-    runs: list[QueuedRun] = []
-    for number, entry in enumerate(entries, start=1):
-        where = f"{path}: run {entry.get('name', number)!r}"
-        unknown = [name for name in entry if name not in known]
-        if unknown:
-            raise ValueError(f"{where} has a field {unknown[0]!r}. There are {', '.join(known)}.")
-        missing = [name for name in known[:5] if name not in entry]
-        if missing:
-            raise ValueError(f"{where} has no `{missing[0]}`.")
-        run = QueuedRun(**{**entry, "needs": tuple(entry.get("needs", ()))})
-        if any(run.name == other.name for other in runs):
-            raise ValueError(f"{where} is there twice.")
-        absent = [name for name in run.needs if all(name != other.name for other in runs)]
-        if absent:
-            raise ValueError(f"{where} needs {absent[0]!r}, which no run before it is.")
-        runs.append(run)
-    return runs
-
-
 class RunQueue:
     """
     Works off runs, each at most once at a time over all processes.
@@ -133,16 +63,26 @@ class RunQueue:
         self.runs = {run.name: run for run in runs}
         self.folder = Path(folder)
 
+    def todo(self, names: Collection[str]) -> list[QueuedRun]:
+        """Those of some runs that are not done, in order, and those before them whose weights or texts are not here."""
+        found: list[QueuedRun] = []
+        # needs stand before what needs them
+        for run in reversed(self.runs.values()):
+            is_needed = any(run.name in other.needs for other in found)
+            if not run.is_done and run.name in names or not run.is_here and is_needed:
+                found.append(run)
+        return found[::-1]
+
     def state(self, run: QueuedRun) -> str:
-        """`done`, `running`, `failed`, `ready`, or what it waits for."""
+        """`done`, `done elsewhere` (what others need of it is not here), `running`, `failed`, `ready`, or its wait."""
         if run.is_done:
-            return "done"
+            return "done" if run.is_here else "done elsewhere"
         with self.lock(run) as is_free:
             if not is_free:
                 return "running"
         if self.mark(run).is_file():
             return "failed"
-        waits = [name for name in run.needs if not self.runs[name].is_done]
+        waits = [name for name in run.needs if not self.runs[name].is_here]
         return f"waits for {waits[0]}" if waits else "ready"
 
     def mark(self, run: QueuedRun) -> Path:
@@ -164,8 +104,8 @@ class RunQueue:
     def do(self, run: QueuedRun) -> bool:
         """Do a run; gives whether its result is there. One that another process holds is left to it."""
         with self.lock(run) as is_free:
-            if not is_free or run.is_done:
-                return run.is_done
+            if not is_free or run.is_here:
+                return run.is_here
             words, log = run.words(), self.folder / f"{run.name}.log"
             self.mark(run).unlink(missing_ok=True)
             logger.warning(f"{run.name}: started, about {run.hours:.2g} CPU hours; {log} has its output.")
@@ -174,11 +114,12 @@ class RunQueue:
                 code = subprocess.run(
                     words, stdout=output, stderr=output, env={"OMP_NUM_THREADS": "1", **os.environ}
                 ).returncode
-            if code == 0 and run.is_done:
+            if code == 0 and run.is_here:
                 logger.warning(f"{run.name}: done in {(time.time() - start) / 3600:.2f} hours.")
                 return True
             last = "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-LOG_LINES:])
-            reason = f"exit status {code}" if code else f"no {run.output}"
+            absent = [path for path in (run.output, *run.leaves) if not Path(path).exists()]
+            reason = f"exit status {code}" if code else f"no {absent[0]}"
             self.mark(run).write_text(reason + "\n", encoding="utf-8")
             logger.error(f"{run.name}: failed with {reason}.\n{last}")
             return False
@@ -200,9 +141,12 @@ class RunQueue:
         with ThreadPoolExecutor(workers) as pool:
             while True:
                 working = [future for future in started.values() if not future.done()]
-                todo = [self.runs[name] for name in names if name not in started]
                 # a run that failed before is tried again, once
-                ready = [run for run in todo if self.state(run) in ("ready", "failed") and self.is_fed(run)]
+                ready = [
+                    run
+                    for run in self.todo(names)
+                    if run.name not in started and self.is_free(run) and all(self.runs[n].is_here for n in run.needs)
+                ]
                 if ready and len(working) < workers and (end is None or time.time() < end):
                     started[ready[0].name] = pool.submit(self.do, ready[0])
                 elif working:
@@ -210,19 +154,20 @@ class RunQueue:
                 else:
                     return {name: future.result() for name, future in started.items()}
 
-    def is_fed(self, run: QueuedRun) -> bool:
-        """Whether all that a run needs is done."""
-        return all(self.runs[name].is_done for name in run.needs)
+    def is_free(self, run: QueuedRun) -> bool:
+        """Whether no process is at it."""
+        with self.lock(run) as is_free:
+            return is_free
 
-    def table(self, names: Sequence[str]) -> str:
-        """Runs, their states and costs, and what is left."""
-        runs = [self.runs[name] for name in names]
+    def table(self, names: Collection[str]) -> str:
+        """Runs, their states and costs, and what is left, with what has to be done again for it."""
+        todo = self.todo(names)
+        runs = [run for run in self.runs.values() if run.name in names or run in todo]
         rows = [
             {"run": run.name, "state": self.state(run), "hours": f"{run.hours:g}", "tells": run.tells} for run in runs
         ]
-        left = sum(run.hours for run in runs if not run.is_done)
         columns = {"run": "run", "state": "state", "hours": "CPU hours", "tells": "tells"}
-        return f"{format_table(rows, columns)}\n{left:g} CPU hours are left."
+        return f"{format_table(rows, columns)}\n{sum(run.hours for run in todo):g} CPU hours are left."
 
 
 def main(argv: Sequence[str] | None = None) -> None:
