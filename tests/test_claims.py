@@ -129,10 +129,11 @@ def test_numbers_are_found_by_phenomenon_distance_and_way():
     alone = {"words": {"count": 10, "accuracy": 0.7}}
     result["runs"][0]["single_sentences"] = {"read": alone, "translated": alone}
     assert found(measure="single_words").estimate == pytest.approx(70)
-    wrong = ({"measure": "pronoun", "distances": [2]}, {"measure": "formality"}, {"measure": "words", "setting": "x"})
-    missing = [found(**fields) for fields in wrong]
-    assert [type(one) for one in missing] == [Missing] * 3
-    assert "distances 2" in missing[0].reason and "'formality'" in missing[1].reason and "'x'" in missing[2].reason
+    missing = [found(measure="pronoun", distances=[2]), found(measure="words", setting="x")]
+    assert [type(one) for one in missing] == [Missing] * 2
+    assert "distances 2" in missing[0].reason and "'x'" in missing[1].reason
+    with pytest.raises(ValueError, match="small.json has no measure 'wrods' of 'a'. There are .*words, pronoun"):
+        found(measure="wrods")
 
 
 def test_what_is_not_there_is_not_run_yet_and_the_queue_says_how():

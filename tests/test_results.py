@@ -12,6 +12,7 @@ import pytest
 from training.results import (
     command_line,
     commit_info,
+    expand_path,
     portable_path,
     run_info,
     sha256_of_file,
@@ -34,6 +35,16 @@ def test_path_elsewhere_is_a_file_name_or_in_the_data_folder(tmp_path, monkeypat
     assert portable_path("/home/me/secret/test.jsonl.gz") == "test.jsonl.gz"
     monkeypatch.delenv("DOCMT_DATA")
     assert portable_path("../up/test.jsonl.gz") == "test.jsonl.gz"
+
+
+def test_variables_in_paths_are_filled_in_and_unset_ones_are_named(tmp_path, monkeypatch):
+    monkeypatch.setenv("DOCMT_DATA", "/somewhere/data")
+    monkeypatch.delenv("DOCMT_NOWHERE", raising=False)
+    assert expand_path("$DOCMT_DATA/test.jsonl.gz") == "/somewhere/data/test.jsonl.gz"
+    with pytest.raises(ValueError, match=r"\$DOCMT_NOWHERE/a.jsonl: set the environment variable"):
+        expand_path("$DOCMT_NOWHERE/a.jsonl")
+    (tmp_path / "in$dollars.jsonl").touch()
+    assert expand_path(str(tmp_path / "in$dollars.jsonl")).endswith("in$dollars.jsonl")
 
 
 def test_command_keeps_options_and_hides_folders(tmp_path, monkeypatch):

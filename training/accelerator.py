@@ -13,7 +13,6 @@ repeated; a part begins only while its time fits into `--minutes`.
 
 import glob
 import json
-import os
 import shlex
 import sys
 import time
@@ -28,7 +27,7 @@ from transformers.utils import logging
 
 from .reproduce import RunQueue
 from .reproduce_queue import QueuedRun
-from .results import run_info, write_json_atomic
+from .results import expand_path, run_info, write_json_atomic
 
 
 logger = logging.get_logger(__name__)
@@ -87,7 +86,7 @@ def expand(patterns: Sequence[str], name: str) -> list[str]:
     """
     files: list[str] = []
     for pattern in patterns:
-        found = sorted(glob.glob(os.path.expandvars(pattern)))
+        found = sorted(glob.glob(expand_path(pattern)))
         if not found:
             raise ValueError(f"`--{name}` names {pattern!r}, which is no file. Give JSONL files of documents.")
         files += found

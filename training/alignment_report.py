@@ -28,7 +28,7 @@ from modeling_docmt.documents_docmt import encode_sentences
 
 from .data import build_sequences
 from .documents import read_documents
-from .results import portable_path, run_info, sha256_of_file, write_json_atomic
+from .results import expand_path, portable_path, run_info, sha256_of_file, write_json_atomic
 
 
 @dataclass
@@ -100,7 +100,7 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
     config.window  # noqa: B018 - says what is missing
     config.max_part_tokens = args.part_tokens
     entries: list[dict[str, Any]] = []
-    for path in map(os.path.expandvars, args.data):
+    for path in map(expand_path, args.data):
         sequences = []
         for record in itertools.islice(read_documents([path]), args.max_documents):
             source, target = (

@@ -2,7 +2,6 @@
 
 import difflib
 import json
-import os
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -259,14 +258,6 @@ def _as_flags(options: dict[str, Any]) -> list[str]:
         else:
             flags.append(json.dumps(value) if isinstance(value, dict) else str(value))
     return flags
-
-
-def expand_path(path: str) -> str:
-    """Put environment variables such as `$DOCMT_DATA` into a path; an unset one is an error."""
-    expanded = os.path.expandvars(path)
-    if "$" in expanded:
-        raise ValueError(f"{path}: set the environment variable in it to the folder of your corpora.")
-    return expanded
 
 
 def parse_config_overrides(text: str | None) -> dict[str, Any]:

@@ -31,7 +31,7 @@ from modeling_docmt.sentences_docmt import source_sentence_ids, target_sentence_
 
 from .documents import read_documents
 from .hypotheses import load_tokenizer
-from .results import portable_path, run_info, sha256_of_file, write_json_atomic
+from .results import expand_path, portable_path, run_info, sha256_of_file, write_json_atomic
 from .trainer import translate_records
 
 
@@ -210,7 +210,7 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
     (args,) = parser.parse_args_into_dataclasses(argv)
     model, tokenizer = load_eager_model(args.model), load_tokenizer(args.model)
     entries = []
-    for path in map(os.path.expandvars, args.data):
+    for path in map(expand_path, args.data):
         records = itertools.islice(read_documents([path]), args.max_documents)
         cut = [first_sentences(record, args.max_sentences) for record in records]
         pairs, fallbacks = encode_pairs(model, tokenizer, cut, target=args.target, num_beams=args.num_beams)

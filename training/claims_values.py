@@ -48,6 +48,10 @@ class Absent(Exception):
     """An entry that a result file does not have; says which."""
 
 
+class Misnamed(Exception):
+    """A measure that a run does not have, though the run is there; says which there are."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Observation:
     """
@@ -173,7 +177,7 @@ class ResultFiles:
             where (`str`): The claim and the value, for errors.
 
         Raises:
-            `ValueError`: for a file of a kind in which it cannot be.
+            `ValueError`: for a file of a kind in which it cannot be, and a measure that no run of an experiment has.
         """
         observations: list[Observation] = []
         commands: dict[str, None] = {}
@@ -189,6 +193,8 @@ class ResultFiles:
                 _check_recipe(selector, result, observations)
             except Absent as absent:
                 return Missing(selector, file, str(absent), self.command(file))
+            except Misnamed as misnamed:
+                raise ValueError(f"{where}: {file}.json {misnamed}") from misnamed
             recorded = [str(run["command"]) for run in recipes_of(result) if run.get("command")]
             commands |= dict.fromkeys(recorded)
         return Value(selector, tuple(observations), tuple(commands))
@@ -240,7 +246,10 @@ def _learned(run: Entry, measure: str, distances: Sequence[int] | None) -> float
             return 100 * _score(found["accuracy"], measure)
         # probes and the like; rounded, unlike those above
         (row,) = summarize([dict(run)])
-        return _score(row.get(measure), f"{measure!r} of {run['system']!r}")
+        if measure not in row:
+            known = ", ".join(name for name, value in row.items() if isinstance(value, float | int))
+            raise Misnamed(f"has no measure {measure!r} of {run['system']!r}. There are {known}.")
+        return _score(row[measure], f"{measure!r} of {run['system']!r}")
     by_distance = run["final"]["read"].get(measure, {}).get("by_distance", {})
     parts = [by_distance.get(str(distance)) for distance in distances]
     known = [part for part in parts if part is not None and part["count"]]

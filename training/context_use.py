@@ -38,7 +38,7 @@ from .contrastive_scorer import ScorerSettings, score_items
 from .contrastive_sequences import ContextSizes, SystemFormat, build_sequences
 from .documents import Record, read_documents
 from .measure import format_table
-from .results import portable_path, run_info, sha256_of_file, write_json_atomic
+from .results import expand_path, portable_path, run_info, sha256_of_file, write_json_atomic
 
 
 logger = logging.get_logger(__name__)
@@ -80,7 +80,7 @@ class ContextUseArguments:
     output: str | None = field(default=None, metadata={"help": "JSON file of the results."})
 
     def __post_init__(self) -> None:
-        self.data = [os.path.expandvars(path) for path in self.data]
+        self.data = [expand_path(path) for path in self.data]
         least = {"context_sentences": 1, "max_documents": 1, "batch_tokens": 1, "num_processes": 1, "threads": 1}
         for name, lowest in (least | {"resamples": 0}).items():
             if getattr(self, name) is not None and getattr(self, name) < lowest:

@@ -1,12 +1,12 @@
 """Options of `training.contrastive`."""
 
-import os
 from dataclasses import dataclass, field
 
 from modeling_docmt.configuration_docmt import ALIGNMENTS
 
 from .contrastive_readers import FORMATS
 from .contrastive_sequences import PRESETS, SCORE_SPANS, STANDARD_CONTEXT
+from .results import expand_path
 
 
 LINE_FILES = ("target_file", "source_context_file", "target_context_file")
@@ -104,11 +104,10 @@ class ContrastiveArguments:
     )
 
     def __post_init__(self) -> None:
-        # "$DOCMT_DATA/…" may stand in quotes
-        self.suite = [os.path.expandvars(path) for path in self.suite]
+        self.suite = [expand_path(path) for path in self.suite]
         for name in (*LINE_FILES, "documents"):
             if getattr(self, name) is not None:
-                setattr(self, name, os.path.expandvars(getattr(self, name)))
+                setattr(self, name, expand_path(getattr(self, name)))
         for name in ("batch_tokens", "num_processes", "max_items", "threads"):
             if getattr(self, name) is not None and getattr(self, name) < 1:
                 raise ValueError(f"`--{name}` must be 1 or more, got {getattr(self, name)}.")

@@ -1,6 +1,5 @@
 """Options of `training.evaluate`."""
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any
 from training.bootstrap import RESAMPLES, SEED
 from training.metrics import ALL_MEASURES, MEASURES, TAGGERS
 from training.metrics.comet_score import COMET_MEASURE
+from training.results import expand_path
 
 
 # options of `generate()` that DocMT models alone have
@@ -127,9 +127,8 @@ class EvaluationArguments:
     )
 
     def __post_init__(self) -> None:
-        # in a YAML file there is no shell that fills in "$DOCMT_DATA/…"
-        self.data = [os.path.expandvars(path) for path in self.data]
-        self.suites = [os.path.expandvars(path) for path in self.suites]
+        self.data = [expand_path(path) for path in self.data]
+        self.suites = [expand_path(path) for path in self.suites]
         self._check_systems()
         self._check_model_options()
         unknown = [measure for measure in self.measures if measure not in ALL_MEASURES]
@@ -197,7 +196,7 @@ class EvaluationArguments:
             name, _, path = text.partition("=")
             if not name or not path:
                 raise ValueError(f"`--baselines` must be NAME=PATH, got {text!r}.")
-            yield name, os.path.expandvars(path)
+            yield name, expand_path(path)
 
     @property
     def system_name(self) -> str:

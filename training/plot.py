@@ -43,7 +43,7 @@ from .documents import read_documents
 from .hypotheses import load_tokenizer
 from .measure import format_table
 from .plotting import load_pyplot
-from .results import portable_path, run_info, sha256_of_file, write_json_atomic
+from .results import expand_path, portable_path, run_info, sha256_of_file, write_json_atomic
 
 
 logger = logging.get_logger(__name__)
@@ -67,7 +67,7 @@ class AttentionArguments:
     num_beams: int = field(default=1, metadata={"help": "Beams of the translation that the model reads."})
 
     def __post_init__(self) -> None:
-        self.data = os.path.expandvars(self.data)
+        self.data = expand_path(self.data)
         if self.document < 0:
             raise ValueError(f"`--document` must be 0 or more, got {self.document}.")
         if self.max_sentences is not None and self.max_sentences < 1:

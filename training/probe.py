@@ -16,7 +16,6 @@ Input: checkpoint folders of DocMT models and document records. Output: a table,
 """
 
 import copy
-import os
 import sys
 import time
 from collections.abc import Sequence
@@ -40,7 +39,7 @@ from .probe_maps import COMBINATIONS
 from .probe_report import probe_table, save_probe_plot
 from .probe_sequences import SPLITS, probe_sequences
 from .probe_training import TOLERANCE
-from .results import portable_path, run_info, sha256_of_file, sha256_of_files, write_json_atomic
+from .results import expand_path, portable_path, run_info, sha256_of_file, sha256_of_files, write_json_atomic
 
 
 logger = logging.get_logger(__name__)
@@ -87,8 +86,7 @@ class ProbeArguments:
 
     def __post_init__(self) -> None:
         for name in ("train_file", "validation_file", "test_file"):
-            # in a YAML file there is no shell that fills in "$DOCMT_DATA/…"
-            setattr(self, name, [os.path.expandvars(path) for path in getattr(self, name)])
+            setattr(self, name, [expand_path(path) for path in getattr(self, name)])
         for name in ("max_train_documents", "max_test_documents", "part_tokens", "max_updates"):
             if getattr(self, name) is not None and getattr(self, name) < 1:
                 raise ValueError(f"`--{name}` must be 1 or more, got {getattr(self, name)}.")

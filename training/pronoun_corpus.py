@@ -29,8 +29,9 @@ from typing import Any
 
 from transformers.utils import logging
 
-from .arguments import expand_path, parse_arguments
+from .arguments import parse_arguments
 from .documents import Record, load_corpus, write_documents
+from .results import expand_path
 
 
 logger = logging.get_logger(__name__)

@@ -18,7 +18,6 @@ Output: with `--output` one HTML file that needs nothing else, with `--markdown`
 """
 
 import json
-import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -42,7 +41,7 @@ from .report_page import DocumentView, write_report
 from .report_pictures import pictures_beside
 from .report_results import Result, read_results
 from .reproduce_queue import QUEUE, read_queue
-from .results import portable_path, sha256_of_file, write_text_atomic
+from .results import expand_path, portable_path, sha256_of_file, write_text_atomic
 
 
 BLOCKS = ("systems", "claims")
@@ -80,7 +79,7 @@ class ReportArguments:
     )
 
     def __post_init__(self) -> None:
-        self.data = [os.path.expandvars(path) for path in self.data]
+        self.data = [expand_path(path) for path in self.data]
         if not self.results:
             raise ValueError("name the result files to report: `python -m training.report RESULT.json...`.")
         if not (self.output or self.markdown or self.readme):
@@ -119,7 +118,7 @@ def named_paths(hypotheses: Sequence[str]) -> dict[str, Path]:
             raise ValueError(f"`--hypotheses` takes NAME=FOLDER or NAME=FILE, got {word!r}.")
         if name in found:
             raise ValueError(f"`--hypotheses` names {name!r} twice. Give each system once.")
-        found[name] = Path(os.path.expandvars(path))
+        found[name] = Path(expand_path(path))
     return found
 
 

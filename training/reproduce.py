@@ -64,7 +64,7 @@ class RunQueue:
         self.folder = Path(folder)
 
     def todo(self, names: Collection[str]) -> list[QueuedRun]:
-        """Those of some runs that are not done, in order, and those before them whose weights or texts are not here."""
+        """Those of some runs that are not done, in order, and those before whose weights or texts are not here."""
         found: list[QueuedRun] = []
         # needs stand before what needs them
         for run in reversed(self.runs.values()):

@@ -71,8 +71,8 @@ def read_queue(path: str | Path) -> list[QueuedRun]:
 
     An entry has the fields of `QueuedRun`, or is a short one. `train: NAME` trains by the file of this name in the
     folder of configurations (or by another `config` there, into `runs/NAME`), with further `options`.
-    `evaluate: NAME` needs that training (or has a `model` and `needs`), is `called` so in reports, and is compared with
-    `baselines`, names of evaluations before it.
+    `evaluate: NAME` needs that training (or has a `model` and `needs`), is `called` so in reports, and is compared
+    with `baselines`, names of evaluations before it.
 
     Raises:
         `ValueError`: for unknown or missing fields, names that are there twice, and needs that no run before fulfils.

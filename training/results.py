@@ -49,6 +49,19 @@ def portable_path(path: str | os.PathLike) -> str:
     return absolute.name
 
 
+def expand_path(path: str) -> str:
+    """
+    Put environment variables such as `$DOCMT_DATA` into a path: no shell does so in YAML files and behind quotes.
+
+    Raises:
+        `ValueError`: that names the path, if a variable is not set.
+    """
+    expanded = os.path.expandvars(path)
+    if "$" in expanded and not os.path.exists(expanded):
+        raise ValueError(f"{path}: set the environment variable in it to the folder of your corpora.")
+    return expanded
+
+
 def _portable_argument(argument: str) -> str:
     # --option=PATH, or NAME=PATH as an entry of an option
     option, equals, value = argument.partition("=")

@@ -38,13 +38,12 @@ from .arguments import (
     DataArguments,
     ModelArguments,
     TrainingArguments,
-    expand_path,
     parse_arguments,
     parse_config_overrides,
 )
 from .data import encode_corpus
 from .documents import load_corpus
-from .results import portable_path, run_info, sha256_of_file, sha256_of_files, write_json_atomic
+from .results import expand_path, portable_path, run_info, sha256_of_file, sha256_of_files, write_json_atomic
 from .starting_weights import StartingWeights, load_starting_weights
 from .trainer import CpuTimeCallback, DocMTTrainer
 
