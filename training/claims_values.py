@@ -247,8 +247,8 @@ def _learned(run: Entry, measure: str, distances: Sequence[int] | None) -> float
         # probes and the like; rounded, unlike those above
         (row,) = summarize([dict(run)])
         if measure not in row:
-            known = ", ".join(name for name, value in row.items() if isinstance(value, float | int))
-            raise Misnamed(f"has no measure {measure!r} of {run['system']!r}. There are {known}.")
+            names = ", ".join(name for name, value in row.items() if isinstance(value, float | int))
+            raise Misnamed(f"has no measure {measure!r} of {run['system']!r}. There are {names}.")
         return _score(row[measure], f"{measure!r} of {run['system']!r}")
     by_distance = run["final"]["read"].get(measure, {}).get("by_distance", {})
     parts = [by_distance.get(str(distance)) for distance in distances]

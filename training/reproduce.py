@@ -145,7 +145,7 @@ class RunQueue:
                 ready = [
                     run
                     for run in self.todo(names)
-                    if run.name not in started and self.is_free(run) and all(self.runs[n].is_here for n in run.needs)
+                    if run.name not in started and self.is_free(run) and self.is_fed(run)
                 ]
                 if ready and len(working) < workers and (end is None or time.time() < end):
                     started[ready[0].name] = pool.submit(self.do, ready[0])
@@ -153,6 +153,10 @@ class RunQueue:
                     wait(working, return_when=FIRST_COMPLETED)
                 else:
                     return {name: future.result() for name, future in started.items()}
+
+    def is_fed(self, run: QueuedRun) -> bool:
+        """Whether all that a run needs is here."""
+        return all(self.runs[name].is_here for name in run.needs)
 
     def is_free(self, run: QueuedRun) -> bool:
         """Whether no process is at it."""
