@@ -176,9 +176,13 @@ def test_the_diagonal_is_the_share_on_the_aligned_sentence(eager_model, document
 def test_places_are_counted_from_the_sentence_itself():
     # fails if the column of <bod> is taken for the first sentence
     matrix = [[0.4, 0.6, 0.0, 0.0], [0.0, 0.5, 0.3, 0.2], [0.0, 0.1, 0.2, 0.7]]
-    expected = {"own": 53.33, "previous": 35.0, "next": 10.0, "first": 40.0}
-    assert attention_by_place(matrix, rows=[1, 2, 3], columns=[0, 1, 2, 3]) == expected
-    assert attention_by_place([[1.0]], rows=[4], columns=[4]) == {"own": 100.0, "first": 100.0}
+    three = {"rows": [1, 2, 3], "columns": [0, 1, 2, 3], "cross": {"mean": matrix}}
+    expected = {"own": 53.33, "previous": 35.0, "next": 10.0, "first": 40.0, "second": 16.67}
+    assert attention_by_place([three], "cross") == expected
+    one = {"rows": [4], "columns": [4], "cross": {"mean": [[1.0]]}}
+    assert attention_by_place([one], "cross") == {"own": 100.0, "first": 100.0}
+    # a mean over sentences, not over documents
+    assert attention_by_place([three, one], "cross") == {**expected, "own": 65.0, "first": 55.0}
 
 
 def test_a_document_without_pairs_is_refused(eager_model):
@@ -224,6 +228,18 @@ def test_the_own_translation_is_read_where_it_has_as_many_sentences(save, toy_co
     assert "<svg" in (tmp_path / "a.svg").read_text(encoding="utf-8")
 
 
+def test_attention_by_place_is_over_as_many_documents_as_asked_for(save, toy_corpus, tmp_path):
+    flags = ["--model", save("global-local"), "--data", str(toy_corpus), "--target", "reference"]
+    flags += ["--output", str(tmp_path / "a.svg"), "--documents"]
+    one, two = (main(["attention", *flags, number]) for number in "12")
+    assert (one["documents"], two["documents"]) == (1, 2)
+    assert one["encoder"]["mean"] == two["encoder"]["mean"]
+    # the second document has one sentence, which looks at itself
+    count = len(one["rows"])
+    own = (count * one["encoder"]["by_place"]["own"] + 100) / (count + 1)
+    assert two["encoder"]["by_place"]["own"] == pytest.approx(own, abs=0.02)
+
+
 def test_what_cannot_be_drawn_is_answered_with_what_to_do(save, toy_corpus, tmp_path, monkeypatch):
     MarianConfig(vocab_size=32, d_model=16).save_pretrained(tmp_path / "marian")
     folder, picture = save("concat-document"), str(tmp_path / "a.png")
@@ -232,6 +248,8 @@ def test_what_cannot_be_drawn_is_answered_with_what_to_do(save, toy_corpus, tmp_
         (["--model", str(tmp_path / "marian"), *files], "holds a 'marian', and attention of DocMT models is read"),
         (["--model", folder, *files, "--document", "99"], "has no document 99, counted from 0"),
         (["--model", folder, *files, "--document", "-1"], "`--document` must be 0 or more, got -1"),
+        (["--model", folder, *files, "--documents", "0"], "`--documents` must be 1 or more, got 0"),
+        (["--model", folder, *files, "--documents", "99"], "has 12 from 0 on, not 99"),
         (["--model", folder, *files, "--max_sentences", "0"], "`--max_sentences` must be 1 or more, got 0"),
         (["--model", folder, "--data", str(toy_corpus), "--output", "a.json"], "must end in .png .* got 'a.json'"),
     ):

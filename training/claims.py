@@ -43,6 +43,7 @@ SELECTORS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "contrastive": (("suite",), ("label", "group")),
     "context_use": (("test_set", "measure"), ()),
     "attention_share": (("test_set",), ()),
+    "attention_map": (("side", "measure"), ()),
     "training": (("measure",), ()),
     "probe": (("model", "task", "measure"), ("layer", "distance")),
     "benchmark": (("entry", "measure"), ("list",)),

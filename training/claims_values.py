@@ -24,6 +24,7 @@ RESULT_KINDS = {
     "contrastive": ("evaluation", "contrastive"),
     "context_use": ("evaluation", "context-use"),
     "attention_share": ("evaluation", "attention-share"),
+    "attention_map": ("sentence-attention",),
     "training": ("training",),
     "probe": ("probe",),
 }
@@ -38,6 +39,7 @@ UNITS = {
     "contrastive": "%",
     "context_use": "nats a token",
     "attention_share": "%",
+    "attention_map": "%",
     "probe": "%",
 }
 # same for all seeds: another run cannot change it
@@ -297,6 +299,12 @@ def _attention_share(result: Result, fields: Entry, seed: int | None) -> list[Ob
     return [Observation(_score(entry.get("share"), f"attention share on {fields['test_set']}"), None, seed, entry)]
 
 
+def _attention_map(result: Result, fields: Entry, seed: int | None) -> list[Observation]:
+    found = result[fields["side"]]["by_place"]
+    what = f"attention to the {fields['measure']} sentence"
+    return [Observation(_score(found.get(fields["measure"]), what), None, seed, result)]
+
+
 def _on_data(entries: Sequence[Entry], test_set: str) -> Entry:
     names = [entry["name"] if "name" in entry else file_stem(entry["data"]) for entry in entries]
     return _one([entry for entry, name in zip(entries, names, strict=True) if name == test_set], f"data {test_set!r}")
@@ -346,6 +354,7 @@ READERS: dict[str, Callable[[Result, Entry, int | None], list[Observation]]] = {
     "contrastive": _contrastive,
     "context_use": _context_use,
     "attention_share": _attention_share,
+    "attention_map": _attention_map,
     "training": _training,
     "probe": _probe,
     "benchmark": _benchmark,

@@ -15,7 +15,9 @@ visualisation). There is a panel for each layer that sees more than one sentence
   sentence; `<bod>` has a column of its own.
 
 The model reads its own translation, or the reference (`--target reference`). Beside the picture stands a JSON file of
-the same name with all matrices, those of layers that see one sentence alone among them.
+the same name with all matrices, those of layers that see one sentence alone among them, and the mean attention by
+place: to the sentence itself, its neighbours, and the first two. With `--documents 10` that mean is over ten documents
+from the one of the picture on.
 """
 
 import itertools
@@ -29,6 +31,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from tqdm import tqdm
 from transformers import HfArgumentParser
 from transformers.utils import logging
 
@@ -52,6 +55,8 @@ logger = logging.get_logger(__name__)
 TWO_VIEWS = (GatedSentenceAttention, LongShortTermAttention)
 # title of the pictures of each place
 PLACES = {"encoder": "source to source", "cross": "target to source"}
+# seen from a sentence
+BY_PLACE = ("own", "previous", "next", "first", "second")
 
 
 @dataclass
@@ -62,6 +67,7 @@ class AttentionArguments:
     data: str = field(metadata={"help": "File of document records."})
     output: str = field(metadata={"help": "Picture; its data go into a JSON file of the same name."})
     document: int = field(default=0, metadata={"help": "Which document of the file, from 0."})
+    documents: int = field(default=1, metadata={"help": "So many from that one on give attention by place."})
     max_sentences: int | None = field(default=None, metadata={"help": "The first sentences of the document only."})
     target: str = field(default="own", metadata={"help": "What the model reads.", "choices": ["own", "reference"]})
     num_beams: int = field(default=1, metadata={"help": "Beams of the translation that the model reads."})
@@ -70,6 +76,8 @@ class AttentionArguments:
         self.data = expand_path(self.data)
         if self.document < 0:
             raise ValueError(f"`--document` must be 0 or more, got {self.document}.")
+        if self.documents < 1:
+            raise ValueError(f"`--documents` must be 1 or more, got {self.documents}.")
         if self.max_sentences is not None and self.max_sentences < 1:
             raise ValueError(f"`--max_sentences` must be 1 or more, got {self.max_sentences}.")
         if Path(self.output).suffix in ("", ".json"):
@@ -213,21 +221,31 @@ def sentence_attention(
     return found
 
 
-def attention_by_place(matrix: Sequence[Sequence[float]], rows: Sequence[int], columns: Sequence[int]) -> dict:
-    """Mean weight, in percent, on the sentence itself, on its neighbours and on the first one, where there is one."""
-    places: dict[str, list[float]] = {"own": [], "previous": [], "next": [], "first": []}
-    for place, weights in enumerate(matrix):
-        at = {"own": place, "previous": place - 1, "next": place + 1, "first": 0}
-        for name, index in at.items():
-            if 0 <= index < len(rows):
-                places[name].append(weights[index + len(columns) - len(rows)])
+def attention_by_place(documents: Sequence[dict[str, Any]], side: str) -> dict[str, float]:
+    """
+    Mean weight on the sentence itself, on its neighbours, and on the first two, over the sentences that have them.
+
+    Args:
+        documents (`Sequence[dict]`): Of `sentence_attention`.
+        side (`str`): `"encoder"` or `"cross"`.
+
+    Returns:
+        `dict[str, float]`: percent, by place; one that no sentence has is left out.
+    """
+    places: dict[str, list[float]] = {name: [] for name in BY_PLACE}
+    for found in documents:
+        count, offset = len(found["rows"]), len(found["columns"]) - len(found["rows"])
+        for place, weights in enumerate(found[side]["mean"]):
+            for name, index in zip(BY_PLACE, (place, place - 1, place + 1, 0, 1), strict=True):
+                if 0 <= index < count:
+                    places[name].append(weights[offset + index])
     return {name: round(100 * sum(found) / len(found), 2) for name, found in places.items() if found}
 
 
 def attention_table(results: dict[str, Any]) -> str:
     """Where the mean attention goes, as text."""
     cells = [{"attention": PLACES[place], **results[place]["by_place"]} for place in PLACES]
-    return format_table(cells, {"attention": "attention (%)", **{n: n for n in ("own", "previous", "next", "first")}})
+    return format_table(cells, {"attention": "attention (%)", **{name: name for name in BY_PLACE}})
 
 
 def save_attention_picture(path: str | Path, results: dict[str, Any]) -> None:
@@ -292,27 +310,44 @@ def plot_attention(args: AttentionArguments, command: Sequence[str] | None = Non
     """
     load_pyplot()  # not only after the work
     model, tokenizer = load_eager_model(args.model), load_tokenizer(args.model)
-    record = next(itertools.islice(read_documents([args.data]), args.document, None), None)
-    if record is None:
+    end = args.document + args.documents
+    records = list(itertools.islice(read_documents([args.data]), args.document, end))
+    if not records:
         raise ValueError(f"`--document`: {portable_path(args.data)} has no document {args.document}, counted from 0.")
-    record = first_sentences(record, args.max_sentences)
-    [(source, target)], fallbacks = encode_pairs(
-        model, tokenizer, [record], target=args.target, num_beams=args.num_beams
-    )
+    if len(records) < args.documents:
+        raise ValueError(
+            f"`--documents`: {portable_path(args.data)} has {len(records)} from {args.document} on, not "
+            f"{args.documents}."
+        )
+    maps, fallbacks = [], 0
+    for record in tqdm(records, desc="attention", file=sys.stderr, disable=len(records) == 1):
+        record = first_sentences(record, args.max_sentences)
+        [(source, target)], fell_back = encode_pairs(
+            model, tokenizer, [record], target=args.target, num_beams=args.num_beams
+        )
+        maps.append(sentence_attention(model, source, target))
+        fallbacks += fell_back
     if fallbacks:
-        logger.warning("The translation has another number of sentences than the source: the reference is read.")
-    found = sentence_attention(model, source, target)
+        logger.warning(
+            f"The translation of {fallbacks} of {len(records)} documents has another number of sentences than the "
+            "source: the reference is read."
+        )
+    found = maps[0]
     for place in PLACES:
-        found[place]["by_place"] = attention_by_place(found[place]["mean"], found["rows"], found["columns"])
+        found[place]["by_place"] = attention_by_place(maps, place)
+    weights = Path(args.model) / "model.safetensors"
     results = {
         "kind": "sentence-attention",
         "model": portable_path(args.model),
+        "weights_sha256": sha256_of_file(weights) if weights.is_file() else None,
         "system": model.config.system,
         "data": portable_path(args.data),
         "data_sha256": sha256_of_file(args.data) if Path(args.data).is_file() else None,
         "document": args.document,
-        "document_id": record["id"],
-        "target": "reference" if fallbacks else args.target,
+        "document_id": records[0]["id"],
+        "documents": len(records),
+        "target": args.target,
+        "documents_that_read_the_reference": fallbacks,
         "num_beams": args.num_beams,
         **found,
         "run": run_info(command),

@@ -33,7 +33,7 @@ LISTED = (
     "sentence-attention",
 )
 # by these endings, files tell what they hold of a run: `tiny-en-de.concat-adj.eval.json`
-ENDINGS = ("eval", "dev", "train", "share", "suites", "contrastive", "context", "probe", "benchmark")
+ENDINGS = ("eval", "dev", "train", "share", "map", "suites", "contrastive", "context", "probe", "benchmark")
 # options of decoding that change the time and not the translation
 OPTIONS_OF_SPEED = ("batch_size", "device")
 

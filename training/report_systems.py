@@ -198,6 +198,10 @@ def _add_contexts(rows: list[SystemRow], result: Result) -> None:
             row.contexts.append(OnData(name, entry["sha256"], entry["context_use"]))
 
 
+def _add_maps(rows: list[SystemRow], result: Result) -> None:
+    _rows_of(rows, result, pair_in_name(file_stem(result["data"])))
+
+
 def _add_trainings(rows: list[SystemRow], trainings: Sequence[Result]) -> None:
     for row in rows:
         found = [result for result in trainings if _same_model(result, row)]
@@ -232,6 +236,7 @@ def system_rows(results: Sequence[Result]) -> list[SystemRow]:
         "contrastive": _add_suites,
         "attention-share": _add_shares,
         "context-use": _add_contexts,
+        "sentence-attention": _add_maps,
     }
     for result in results:
         if result["kind"] in add:
