@@ -87,6 +87,10 @@ class SegmentAttention(AttentionHeads):
         return self.out_proj(output.flatten(1).view_as(hidden_states)), weights
 
 
+class GateProjection(nn.Linear):
+    """Logits of the gate of `GatedFusion`; a class of its own, since its biases start at `config.global_gate_bias`."""
+
+
 class GatedFusion(nn.Module):
     """
     `(1 - g) * local + g * global` with `g = sigmoid(W_g [local ; global] + b_g)`, element by element.
@@ -96,7 +100,7 @@ class GatedFusion(nn.Module):
 
     def __init__(self, d_model: int):
         super().__init__()
-        self.gate = nn.Linear(2 * d_model, d_model)
+        self.gate = GateProjection(2 * d_model, d_model)
 
     def forward(self, local_states: torch.Tensor, global_states: torch.Tensor) -> torch.Tensor:
         """Two tensors of one shape `(..., d_model)` to a third."""

@@ -423,6 +423,22 @@ def test_words_reach_the_local_states_of_their_sentence_and_the_global_states_of
     assert ((after - states)[0].abs().amax(dim=-1) > 1e-9).all()
 
 
+@pytest.mark.parametrize("init_std", [None, 0.02])
+def test_a_gate_that_starts_nearly_closed_leaves_the_model_without_the_block(init_std, tmp_path):
+    """Fails if the bias is lost on the way to its module, or comes again when a trained model is loaded."""
+    model = model_of(global_gate_bias=-15.0, init_std=init_std)  # whose weights are doubled
+    gate = model.model.encoder.global_block.fusion.gate
+    assert (gate.bias == -30).all() and (gate.weight != 0).any()
+    plain = model_of(global_block="none")
+    load_common(plain, model)
+    batch = ragged(SOURCES[:1], TARGETS[:1])
+    assert (model(**batch).logits - plain(**batch).logits).abs().max() <= 1e-9
+    torch.nn.init.constant_(gate.bias, 2.0)
+    model.save_pretrained(tmp_path)
+    loaded = type(model).from_pretrained(tmp_path).model.encoder.global_block.fusion.gate
+    assert (loaded.bias == 2).all()
+
+
 @pytest.mark.parametrize("bias", [-1e4, 1e4])
 def test_the_gate_opens_to_the_global_states_and_closes_to_the_local_ones(bias):
     """Exact at both ends: g belongs to the global side; fails if the parts change places."""
@@ -613,6 +629,7 @@ def test_without_a_limit_further_sentences_have_the_last_rows_of_the_tables():
         ({"memory_sentences": 0}, "`memory_sentences` must be 1 or more, got 0"),
         ({"max_segment_distance": -1}, "`max_segment_distance` must be 0 or more, got -1"),
         ({"segment_embeddings": 0}, "`segment_embeddings` must be 1 or more, or None, got 0"),
+        ({"global_gate": False, "global_gate_bias": -4.0}, "`global_gate_bias` belongs to the gate .* got .*-4.0"),
         ({"global_block": "gate"}, "`global_block` must be one of 'none', 'full', 'attention', got 'gate'"),
         ({"encoder_self_attention": "recurrent"}, "`encoder_self_attention` must be one of .* got 'recurrent'"),
         ({"cross_attention": "recurrent"}, "`cross_attention` must be one of .* got 'recurrent'"),

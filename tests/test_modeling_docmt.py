@@ -231,6 +231,9 @@ def test_weights_start_as_in_fairseq(make_model):
     linear = model.model.encoder.layers[0].fc1
     assert linear.weight.abs().max().item() == pytest.approx((6 / (64 + 64)) ** 0.5, rel=0.03)
     assert linear.bias.abs().max() == 0
+    # fails if the output layer, where it has weights of its own, starts like any linear layer
+    untied = make_model(d_model=64, vocab_size=2_000, tie_word_embeddings=False).lm_head.weight
+    assert untied.std().item() == pytest.approx(64**-0.5, rel=0.03)
 
 
 def test_weights_start_as_in_marian_with_a_standard_deviation(make_model):

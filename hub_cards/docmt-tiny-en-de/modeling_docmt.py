@@ -35,7 +35,7 @@ from .attention_dense import DenseAttention
 from .attention_heads import AttentionHeads
 from .attention_long_short_term import LongShortTermAttention
 from .attention_recurrent import RecurrentAttention, RecurrentPlan, RecurrentTerms
-from .attention_segment import GatedFusion, SegmentAttention, SentenceNumbers
+from .attention_segment import GatedFusion, GateProjection, SegmentAttention, SentenceNumbers
 from .attention_sentence import GatedSentenceAttention, SentenceAttention
 from .attention_window import WindowAttention
 from .cache_docmt import SearchCache
@@ -223,9 +223,10 @@ class DocMTPreTrainedModel(PreTrainedModel):
     @torch.no_grad()
     def _init_weights(self, module: nn.Module):
         """
-        Embeddings N(0, 1 / d_model) with a zero pad row and Xavier elsewhere, as in fairseq's Transformer; with
-        `config.init_std`, N(0, init_std^2) for all, as in Marian models.
+        Embeddings and output layer N(0, 1 / d_model) with a zero pad row, and Xavier elsewhere, as in fairseq's
+        Transformer; with `config.init_std`, N(0, init_std^2) for all, as in Marian models.
         """
+        # the base class leaves out custom modules without parameters of their own: those of a child are set at it
         if isinstance(module, RelativeTable):
             init.normal_(module.weight, mean=0.0, std=self.config.init_std or module.weight.shape[1] ** -0.5)
         if isinstance(module, SegmentAttention):
@@ -239,6 +240,8 @@ class DocMTPreTrainedModel(PreTrainedModel):
             init.normal_(module.relative_keys, mean=0.0, std=self.config.init_std or self.config.d_model**-0.5)
         if self.config.init_std is not None or not isinstance(module, nn.Linear | nn.Embedding):
             super()._init_weights(module)
+        elif module is getattr(self, "lm_head", None):
+            init.normal_(module.weight, mean=0.0, std=self.config.d_model**-0.5)
         elif isinstance(module, nn.Linear):
             init.xavier_uniform_(module.weight)
             if module.bias is not None:
@@ -248,11 +251,10 @@ class DocMTPreTrainedModel(PreTrainedModel):
             # a weight that came with the checkpoint is not ours to change
             if module.padding_idx is not None and not getattr(module.weight, "_is_hf_initialized", False):
                 init.zeros_(module.weight[module.padding_idx])
-        if isinstance(module, DocMTForConditionalGeneration):
-            if self.config.use_final_logits_bias:
-                init.zeros_(module.final_logits_bias)
-            if not self.config.tie_word_embeddings and self.config.init_std is None:
-                init.normal_(module.lm_head.weight, mean=0.0, std=self.config.d_model**-0.5)
+        if isinstance(module, GateProjection):
+            init.constant_(module.bias, self.config.global_gate_bias)
+        if isinstance(module, DocMTForConditionalGeneration) and self.config.use_final_logits_bias:
+            init.zeros_(module.final_logits_bias)
 
     def resize_token_embeddings(
         self, new_num_tokens: int | None = None, pad_to_multiple_of: int | None = None, mean_resizing: bool = True
