@@ -426,7 +426,8 @@ def test_words_reach_the_local_states_of_their_sentence_and_the_global_states_of
 @pytest.mark.parametrize("init_std", [None, 0.02])
 def test_a_gate_that_starts_nearly_closed_leaves_the_model_without_the_block(init_std, tmp_path):
     """Fails if the bias is lost on the way to its module, or comes again when a trained model is loaded."""
-    model = model_of(global_gate_bias=-15.0, init_std=init_std)  # whose weights are doubled
+    config = model_of(global_gate_bias=-30.0, init_std=init_std).config
+    model = DocMTForConditionalGeneration(config).double().eval()
     gate = model.model.encoder.global_block.fusion.gate
     assert (gate.bias == -30).all() and (gate.weight != 0).any()
     plain = model_of(global_block="none")

@@ -240,10 +240,11 @@ class DocMTPreTrainedModel(PreTrainedModel):
             init.normal_(module.relative_keys, mean=0.0, std=self.config.init_std or self.config.d_model**-0.5)
         if self.config.init_std is not None or not isinstance(module, nn.Linear | nn.Embedding):
             super()._init_weights(module)
-        elif module is getattr(self, "lm_head", None):
-            init.normal_(module.weight, mean=0.0, std=self.config.d_model**-0.5)
         elif isinstance(module, nn.Linear):
-            init.xavier_uniform_(module.weight)
+            if module is getattr(self, "lm_head", None):
+                init.normal_(module.weight, mean=0.0, std=self.config.d_model**-0.5)
+            else:
+                init.xavier_uniform_(module.weight)
             if module.bias is not None:
                 init.zeros_(module.bias)
         else:
