@@ -223,7 +223,7 @@ class DocMTPreTrainedModel(PreTrainedModel):
     @torch.no_grad()
     def _init_weights(self, module: nn.Module):
         """
-        Embeddings and output layer N(0, 1 / d_model) with a zero pad row, and Xavier elsewhere, as in fairseq's
+        Embeddings with a zero pad row and output layer N(0, 1 / d_model), and Xavier elsewhere, as in fairseq's
         Transformer; with `config.init_std`, N(0, init_std^2) for all, as in Marian models.
         """
         # the base class leaves out custom modules without parameters of their own: those of a child are set at it
@@ -241,7 +241,8 @@ class DocMTPreTrainedModel(PreTrainedModel):
         if self.config.init_std is not None or not isinstance(module, nn.Linear | nn.Embedding):
             super()._init_weights(module)
         elif isinstance(module, nn.Linear):
-            if module is getattr(self, "lm_head", None):
+            is_output_layer = module is getattr(self, "lm_head", None)
+            if is_output_layer:
                 init.normal_(module.weight, mean=0.0, std=self.config.d_model**-0.5)
             else:
                 init.xavier_uniform_(module.weight)
