@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from training.starting_weights import load_starting_weights, summarize_names
+from training.starting_weights import load_starting_weights, separator_from_eos, summarize_names
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +54,27 @@ def test_what_a_system_adds_is_fresh_and_the_rest_is_loaded(start, make_model):
         f"model.{side}.layers.0-1.self_attn.relative_keys" for side in ("encoder", "decoder")
     ]
     assert set(result.loaded) <= {name for name, _ in model.named_parameters()} and not result.unused
+
+
+@pytest.mark.parametrize("is_tied", [True, False])
+def test_the_separator_begins_as_the_end_of_a_sentence_in_all_tables(make_model, is_tied):
+    """Fails if the output layer or the decoder's own embeddings keep what they had, or if another row changes."""
+    model = make_model("concat-document", tie_word_embeddings=is_tied)
+    before = {name: weight.clone() for name, weight in model.state_dict().items()}
+    separator_from_eos(model)
+    tables = {"model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight", "lm_head.weight"}
+    for name, weight in model.state_dict().items():
+        expected = before[name]
+        if name in tables or name == "model.shared.weight":
+            expected[model.config.sep_token_id] = expected[model.config.eos_token_id]
+        assert torch.equal(weight, expected), name
+    assert tables <= set(before)
+
+
+def test_separators_that_must_differ_do_not_begin_alike(make_model):
+    for system, named in (("sentence-level", "'sentence'"), ("p-transformer", "`indexed_separators=True`")):
+        with pytest.raises(ValueError, match=f"formats with one separator: leave it out, got .*{named}"):
+            separator_from_eos(make_model(system))
 
 
 def test_unknown_parts_are_refused(start, make_model):

@@ -37,6 +37,13 @@ class ModelArguments:
             "choices": ["all", "encoder"],
         },
     )
+    separator_from_eos: bool = field(
+        default=False,
+        metadata={
+            "help": "The embedding of `<sep>` begins as that of `<eos>`: `init_from` knows sentences alone, and has "
+            "never learned what closes one of several."
+        },
+    )
     tokenizer_name: str | None = field(
         default=None, metadata={"help": "Tokenizer folder; that of `init_from` where missing."}
     )

@@ -96,6 +96,25 @@ def load_starting_weights(
     return result
 
 
+@torch.no_grad()
+def separator_from_eos(model: DocMTForConditionalGeneration) -> None:
+    """
+    Let `<sep>` begin as `<eos>`, in all embeddings and in the output layer.
+
+    Raises:
+        `ValueError`: for a format without separators, or with one for each number, which must differ.
+    """
+    config = model.config
+    if config.sequence_format == "sentence" or config.indexed_separators:
+        raise ValueError(
+            "`separator_from_eos=True` is for formats with one separator: leave it out, got "
+            f"`sequence_format={config.sequence_format!r}` and `indexed_separators={config.indexed_separators}`."
+        )
+    for name, weight in model.named_parameters():
+        if name.endswith(("shared.weight", "embed_tokens.weight", "lm_head.weight")):
+            weight[config.sep_token_id] = weight[config.eos_token_id]
+
+
 def summarize_names(names: Iterable[str]) -> list[str]:
     """Names of modules with weights, those that differ in the number of the layer alone as one: `layers.0-5.fc1`."""
     layers: dict[tuple[str, str], set[int]] = {}

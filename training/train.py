@@ -44,7 +44,7 @@ from .arguments import (
 from .data import encode_corpus
 from .documents import load_corpus
 from .results import expand_path, portable_path, run_info, sha256_of_file, sha256_of_files, write_json_atomic
-from .starting_weights import StartingWeights, load_starting_weights
+from .starting_weights import StartingWeights, load_starting_weights, separator_from_eos
 from .trainer import CpuTimeCallback, DocMTTrainer
 
 
@@ -139,6 +139,8 @@ def check_arguments(model_args: ModelArguments, data_args: DataArguments, args: 
         raise ValueError("`tokenizer_name` is needed, or `init_from` with a tokenizer in it: see train_tokenizer.")
     if args.eval_strategy != "no" and not data_args.validation_file:
         raise ValueError(f"`validation_file` is needed by `eval_strategy={str(args.eval_strategy)!r}`.")
+    if model_args.init_from is None and model_args.separator_from_eos:
+        raise ValueError("`separator_from_eos=True` is about weights that are loaded: name them as `init_from`.")
     if model_args.init_from is None and (model_args.init_parts != "all" or args.loaded_lr_scale != 1.0):
         raise ValueError(
             f"`init_parts={model_args.init_parts!r}` and `loaded_lr_scale={args.loaded_lr_scale}` are about weights "
@@ -271,6 +273,8 @@ def build_model(model_args: ModelArguments, config: DocMTConfig) -> tuple[PreTra
     if model_args.init_from is None:
         return model, None
     start_weights = load_starting_weights(model, model_args.init_from, model_args.init_parts)
+    if model_args.separator_from_eos:
+        separator_from_eos(model)
     if config.use_final_logits_bias and config.sequence_format != "sentence":
         # a converted sentence-level model excludes the separators, which a document system must be able to produce
         model.final_logits_bias[:, config.separator_ids()] = 0.0
@@ -314,6 +318,7 @@ def describe_run(
         "parameters": sum(p.numel() for p in model.parameters() if p.requires_grad),
         "config_overrides": model_args.config_overrides,
         "init_from": None if model_args.init_from is None else portable_path(model_args.init_from),
+        "separator_from_eos": model_args.separator_from_eos,
         "loaded_lr_scale": args.loaded_lr_scale,
         "source_lang": config.source_lang,
         "target_lang": config.target_lang,
