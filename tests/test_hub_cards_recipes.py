@@ -73,7 +73,8 @@ def test_options_of_systems_exist(system):
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_the_commands_of_a_recipe_fit_together(cards, system):
+def test_the_commands_of_a_recipe_fit_together(cards, system, monkeypatch):
+    monkeypatch.setenv("DOCMT_CORPORA", "corpora")
     (block,) = re.findall(r"```bash\n(.*?)```", str(cards[system]), flags=re.S)
     train, evaluate, card = (shlex.split(line) for line in block.strip().splitlines())
     recipe = find_recipe(system, OF_SYSTEMS[system]["recipe"])

@@ -40,7 +40,7 @@ class QueueArguments:
     """Options of `list` and `run`."""
 
     queue: str = field(default=QUEUE, metadata={"help": "YAML file of the runs."})
-    only: list[str] = field(default_factory=list, metadata={"help": "These runs, and no others."})
+    only: list[str] = field(default_factory=list, metadata={"help": "These runs, with what they need, and no others."})
     workers: int = field(default=1, metadata={"help": "Runs at the same time, one thread each."})
     hours: float | None = field(default=None, metadata={"help": "Start no run after so many hours."})
     folder: str = field(default="runs/queue", metadata={"help": "Where logs and locks go."})
