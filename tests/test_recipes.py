@@ -259,8 +259,8 @@ def parse_command(words: list[str]):
 def test_the_commands_of_a_readme_parse_and_fit_the_recipes(name, monkeypatch):
     monkeypatch.chdir(CONFIGS.parent.parent)
     # evaluation puts the folders into the paths of its test sets, and refuses them without
-    monkeypatch.setenv("DOCMT_CORPORA", "corpora")
-    monkeypatch.setenv("RAW", "raw")
+    for variable in re.findall(r"\$(\w+)", (CONFIGS / name).read_text(encoding="utf-8")):
+        monkeypatch.setenv(variable, "folder")
     found: dict[str, list] = {}
     for words in commands(CONFIGS / name):
         found.setdefault(words[0], []).append(parse_command(words))
