@@ -251,6 +251,24 @@ def test_of_two_systems_in_all_measures_what_is_clear_is_clear_after_correction(
     assert p_values == [["0.020", "0.060"], ["0.900", "0.900"], ["0.400", "0.800"]]
 
 
+def test_attention_by_place_is_found_with_the_seed_of_the_model():
+    training = {"kind": "training", "system": "global-local", "output_dir": "runs/gl", "seed": 42}
+    places = {"encoder": {"by_place": {"own": 4.0, "next": 30.0}}, "cross": {"by_place": {"own": 90.0}}}
+    drawn = {"kind": "sentence-attention", "model": "runs/gl", "data": "test.en-de.x.jsonl", "run": run_of("plot")}
+    results = [{**training, "run": run_of("train"), "result_file": "gl.train.json"}, {**drawn, **places, "result_file": "gl.map.json"}]
+
+    def found(**fields):
+        claim = claim_of({"a": {"attention_map": "gl.map", **fields}}, "a > 0 by 1")
+        return ResultFiles(results).find(claim.values["a"], "claim 'c'")
+
+    value = found(side="encoder", measure="next")
+    assert (value.estimate, value.seeds, value.text) == (30.0, (42,), "30.0 %")
+    assert found(side="cross", measure="own").estimate == 90.0
+    assert "attention to the first sentence" in found(side="encoder", measure="first").reason
+    with pytest.raises(ValueError, match="claim 'c': gl.map.json has no side 'decoder'. There are encoder, cross"):
+        found(side="decoder", measure="own")
+
+
 def test_benchmarks_have_entries_and_no_seed():
     result = {
         "kind": "step-benchmark",

@@ -190,7 +190,7 @@ def test_nothing_is_started_after_the_time_is_over(entry, queue_of):
 def test_an_unset_variable_is_an_error_that_names_it(entry, monkeypatch):
     monkeypatch.delenv("DOCMT_NOWHERE", raising=False)
     run = QueuedRun(**entry("first") | {"command": "json.tool $DOCMT_NOWHERE/in.json"})
-    with pytest.raises(ValueError, match=r"first: `\$DOCMT_NOWHERE/in.json` names a variable that is not set"):
+    with pytest.raises(ValueError, match=r"first: \$DOCMT_NOWHERE/in.json: set the environment variable"):
         run.words()
 
 

@@ -208,9 +208,10 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
     argv = sys.argv[1:] if argv is None else argv
     parser = HfArgumentParser(ShareArguments, allow_abbrev=False, description=__doc__)
     (args,) = parser.parse_args_into_dataclasses(argv)
+    paths = [expand_path(path) for path in args.data]
     model, tokenizer = load_eager_model(args.model), load_tokenizer(args.model)
     entries = []
-    for path in map(expand_path, args.data):
+    for path in paths:
         records = itertools.islice(read_documents([path]), args.max_documents)
         cut = [first_sentences(record, args.max_sentences) for record in records]
         pairs, fallbacks = encode_pairs(model, tokenizer, cut, target=args.target, num_beams=args.num_beams)

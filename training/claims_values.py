@@ -300,6 +300,9 @@ def _attention_share(result: Result, fields: Entry, seed: int | None) -> list[Ob
 
 
 def _attention_map(result: Result, fields: Entry, seed: int | None) -> list[Observation]:
+    sides = [name for name, value in result.items() if isinstance(value, dict) and "by_place" in value]
+    if fields["side"] not in sides:
+        raise Misnamed(f"has no side {fields['side']!r}. There are {', '.join(sides)}.")
     found = result[fields["side"]]["by_place"]
     what = f"attention to the {fields['measure']} sentence"
     return [Observation(_score(found.get(fields["measure"]), what), None, seed, result)]

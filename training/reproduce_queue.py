@@ -1,6 +1,5 @@
 """Reads the file of a queue of runs: what there is to run, in which order, and what one run needs of another."""
 
-import os
 import shlex
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+
+from .results import expand_path
 
 
 QUEUE = "training/configs/reproduce.yaml"
@@ -56,10 +57,10 @@ class QueuedRun:
 
     def words(self) -> list[str]:
         """The command to start, with the option to go on from a checkpoint where there is one."""
-        words = [os.path.expandvars(word) for word in shlex.split(self.command)]
-        unset = [word for word in words if word.startswith("$")]
-        if unset:
-            raise ValueError(f"{self.name}: `{unset[0]}` names a variable that is not set, the folder of data.")
+        try:
+            words = [expand_path(word) for word in shlex.split(self.command)]
+        except ValueError as error:
+            raise ValueError(f"{self.name}: {error}") from error
         if self.checkpoints is not None and any(Path(self.checkpoints).glob("checkpoint-*")):
             words += ["--resume_from_checkpoint", "true"]
         return [sys.executable, "-m", *words]
@@ -122,38 +123,36 @@ def _check(entry: Mapping[str, Any], known: Sequence[str], needed: Iterable[str]
 
 def _training(entry: Mapping[str, Any]) -> QueuedRun:
     name, folder = entry["train"], f"runs/{entry['train']}"
-    output = f"{RESULTS}/{name}.train.json"
     words = [f"training.train {CONFIGS}/{entry.get('config', name)}.yaml", entry.get("options", "")]
     # a configuration that is named otherwise writes into a folder named otherwise
     words += [f"--output_dir {folder}"] if "config" in entry else []
-    return QueuedRun(
-        name=f"{name}.train",
-        command=" ".join(filter(None, [*words, f"--results_file {output}"])),
-        output=output,
-        hours=entry["hours"],
-        tells=entry["tells"],
-        needs=tuple(entry.get("needs", ())),
-        leaves=(f"{folder}/model.safetensors", *entry.get("leaves", ())),
-        checkpoints=folder,
-    )
+    leaves = (f"{folder}/model.safetensors", *entry.get("leaves", ()))
+    return _short_run(f"{name}.train", entry, [*words, "--results_file"], entry.get("needs", ()), leaves, folder)
 
 
 def _evaluation(entry: Mapping[str, Any], called: Mapping[str, str]) -> QueuedRun:
     name, baselines = entry["evaluate"], entry.get("baselines", ())
-    output = f"{RESULTS}/{name}.eval.json"
     words = [f"training.evaluate {CONFIGS}/{entry['config']}.yaml" if "config" in entry else "training.evaluate"]
     words += [f"--model {entry.get('model', f'runs/{name}')} --name {called[name]}", entry.get("options", "")]
     if baselines:
         words.append("--baselines " + " ".join(f"{called[other]}={_hypotheses(other)}" for other in baselines))
-    return QueuedRun(
-        name=f"{name}.eval",
-        command=" ".join(filter(None, [*words, f"--save_hypotheses {_hypotheses(name)} --output {output}"])),
-        output=output,
-        hours=entry["hours"],
-        tells=entry["tells"],
-        needs=(*entry.get("needs", (f"{name}.train",)), *(f"{other}.eval" for other in baselines)),
-        leaves=(_hypotheses(name),),
-    )
+    words.append(f"--save_hypotheses {_hypotheses(name)} --output")
+    needs = (*entry.get("needs", (f"{name}.train",)), *(f"{other}.eval" for other in baselines))
+    return _short_run(f"{name}.eval", entry, words, needs, (_hypotheses(name),))
+
+
+def _short_run(
+    name: str,
+    entry: Mapping[str, Any],
+    words: Iterable[str],
+    needs: Iterable[str],
+    leaves: tuple[str, ...],
+    checkpoints: str | None = None,
+) -> QueuedRun:
+    """The run of a short entry; its command ends in the option that names the result file."""
+    output = f"{RESULTS}/{name}.json"
+    command = " ".join(filter(None, [*words, output]))
+    return QueuedRun(name, command, output, entry["hours"], entry["tells"], tuple(needs), leaves, checkpoints)
 
 
 def _hypotheses(name: str) -> str:

@@ -34,13 +34,7 @@ from transformers.utils import logging
 
 from modeling_docmt import SYSTEMS, DocMTConfig, DocMTForConditionalGeneration, DocMTTokenizer
 
-from .arguments import (
-    DataArguments,
-    ModelArguments,
-    TrainingArguments,
-    parse_arguments,
-    parse_config_overrides,
-)
+from .arguments import DataArguments, ModelArguments, TrainingArguments, parse_arguments, parse_config_overrides
 from .data import encode_corpus
 from .documents import load_corpus
 from .results import expand_path, portable_path, run_info, sha256_of_file, sha256_of_files, write_json_atomic
