@@ -255,7 +255,10 @@ def test_attention_by_place_is_found_with_the_seed_of_the_model():
     training = {"kind": "training", "system": "global-local", "output_dir": "runs/gl", "seed": 42}
     places = {"encoder": {"by_place": {"own": 4.0, "next": 30.0}}, "cross": {"by_place": {"own": 90.0}}}
     drawn = {"kind": "sentence-attention", "model": "runs/gl", "data": "test.en-de.x.jsonl", "run": run_of("plot")}
-    results = [{**training, "run": run_of("train"), "result_file": "gl.train.json"}, {**drawn, **places, "result_file": "gl.map.json"}]
+    results = [
+        {**training, "run": run_of("train"), "result_file": "gl.train.json"},
+        {**drawn, **places, "result_file": "gl.map.json"},
+    ]
 
     def found(**fields):
         claim = claim_of({"a": {"attention_map": "gl.map", **fields}}, "a > 0 by 1")
