@@ -3,11 +3,11 @@
 from typing import Any
 
 import torch
-from torch import nn
 
 from .attention_bounded import BoundedAttention, attend_rows
 from .attention_decoding import attend_stretches, heads_in_search, join_heads
 from .attention_heads import AttentionHeads, HeadProjections
+from .attention_segment import GateProjection
 from .cache_docmt import SearchCache
 from .configuration_docmt import DocMTConfig
 
@@ -24,6 +24,12 @@ class SentenceAttention(BoundedAttention):
     """
 
     rule = "sentence"
+
+
+class LocalGateProjection(GateProjection):
+    """Logits of the gate of `GatedSentenceAttention`."""
+
+    global_sign = -1
 
 
 class GatedSentenceAttention(AttentionHeads):
@@ -47,7 +53,7 @@ class GatedSentenceAttention(AttentionHeads):
         # keys and values of the global part are cached behind those of all layers
         index = layer_idx + min(config.global_layers, stack_layers)
         self.global_heads = HeadProjections(config, num_heads, index, place)
-        self.gate = nn.Linear(2 * config.d_model, config.d_model)
+        self.gate = LocalGateProjection(2 * config.d_model, config.d_model)
 
     @property
     def key_sets(self) -> list[HeadProjections]:

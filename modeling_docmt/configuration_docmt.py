@@ -151,8 +151,9 @@ class DocMTConfig(PreTrainedConfig):
         global_gate (`bool`, *optional*, defaults to `True`):
             Mix the states before and behind `global_block` by a gate; without, those behind it replace the former.
         global_gate_bias (`float`, *optional*, defaults to 0.0):
-            First value of the biases of that gate. With -4, a model that starts from the weights of one without
-            `global_block` is nearly that one at first.
+            Logit of the share of global states at first, in the gate of `global_block` and in those of
+            `global_layers`. With -4, a model that starts from the weights of one that keeps sentences apart is nearly
+            that one at first.
         skip_global_if_single (`bool`, *optional*, defaults to `True`):
             Leave `global_block` out for sources of one sentence.
         max_segment_distance (`int`, *optional*, defaults to 20):
@@ -446,10 +447,12 @@ class DocMTConfig(PreTrainedConfig):
         for name, least in (("global_layers", 0), ("memory_sentences", 1), ("max_segment_distance", 0)):
             if getattr(self, name) < least:
                 raise ValueError(f"`{name}` must be {least} or more, got {getattr(self, name)}.")
-        if self.global_gate_bias and (self.global_block == "none" or not self.global_gate):
+        has_gate = self.global_block != "none" and self.global_gate
+        if self.global_gate_bias and not has_gate and not self.global_layers:
             raise ValueError(
-                "`global_gate_bias` belongs to the gate of a global block: leave it at 0, or use "
-                f"`global_block='full'` with `global_gate=True`, got global_gate_bias={self.global_gate_bias}."
+                "`global_gate_bias` belongs to gates: leave it at 0, or use `global_block='full'` with "
+                "`global_gate=True`, or 'sentence' attention with `global_layers`, got "
+                f"global_gate_bias={self.global_gate_bias}."
             )
         if self.segment_embeddings is not None and self.segment_embeddings < 1:
             raise ValueError(f"`segment_embeddings` must be 1 or more, or None, got {self.segment_embeddings}.")

@@ -337,6 +337,24 @@ def test_weights_of_a_sentence_level_model_are_a_start(global_layers):
     assert difference[batch["labels"] != -100].abs().max() <= 1e-12
 
 
+@pytest.mark.parametrize("init_std", [None, 0.02])
+def test_gates_that_start_nearly_closed_leave_the_sentence_level_model_in_each_sentence(init_std):
+    """Fails if the bias has the sign of the gate of a global block, or misses one of the three places."""
+    changes = {"init_std": init_std, "reset_encoder_positions": True, "reset_decoder_positions": True}
+    model = model_of(global_layers=2, global_gate_bias=-30.0)
+    config = DocMTConfig.from_dict({**model.config.to_dict(), **changes})
+    model = DocMTForConditionalGeneration(config).double().eval()
+    biases = [parameter for name, parameter in model.named_parameters() if name.endswith("gate.bias")]
+    assert len(biases) == 6 and all((bias == 30).all() for bias in biases)
+    plain = small_model("sentence-level")
+    plain.load_state_dict(model.state_dict(), strict=False)
+    ids = {"input_ids": [22, 23, SEP, 24, 25, 26, EOS], "decoder_input_ids": [2, 30, 31, SEP, 32]}
+    found = model(**{name: torch.tensor([row]) for name, row in ids.items()}).logits[0]
+    first = plain(input_ids=torch.tensor([ids["input_ids"][:3]]), decoder_input_ids=torch.tensor([[2, 30, 31]]))
+    second = plain(input_ids=torch.tensor([ids["input_ids"][3:]]), decoder_input_ids=torch.tensor([[SEP, 32]]))
+    assert (found - torch.cat((first.logits[0], second.logits[0]))).abs().max() <= 1e-9
+
+
 # decoding
 
 MIXTURES = {
@@ -416,6 +434,7 @@ def test_surplus_sentences_of_free_decoding_look_at_the_last_source_sentence(glo
     ("changes", "message"),
     [
         ({"global_layers": -1}, "`global_layers` must be 0 or more, got -1"),
+        ({"global_layers": 0, "global_gate_bias": -4.0}, "`global_gate_bias` belongs to gates.* got .*-4.0"),
         (kinds("dense", "dense", "dense"), "`global_layers` belongs to 'sentence' attention, got global_layers=2"),
         ({"relative_distances": 4}, "`relative_distances` is for dense and window self-attention .*'sentence'"),
         ({"position_encoding": "relative"}, "`position_encoding='relative'` belongs to windows.*'sentence'"),

@@ -630,7 +630,7 @@ def test_without_a_limit_further_sentences_have_the_last_rows_of_the_tables():
         ({"memory_sentences": 0}, "`memory_sentences` must be 1 or more, got 0"),
         ({"max_segment_distance": -1}, "`max_segment_distance` must be 0 or more, got -1"),
         ({"segment_embeddings": 0}, "`segment_embeddings` must be 1 or more, or None, got 0"),
-        ({"global_gate": False, "global_gate_bias": -4.0}, "`global_gate_bias` belongs to the gate .* got .*-4.0"),
+        ({"global_gate": False, "global_gate_bias": -4.0}, "`global_gate_bias` belongs to gates.* got .*-4.0"),
         ({"global_block": "gate"}, "`global_block` must be one of 'none', 'full', 'attention', got 'gate'"),
         ({"encoder_self_attention": "recurrent"}, "`encoder_self_attention` must be one of .* got 'recurrent'"),
         ({"cross_attention": "recurrent"}, "`cross_attention` must be one of .* got 'recurrent'"),

@@ -62,6 +62,23 @@ def test_a_file_replaces_what_its_base_says_and_null_puts_back_the_default(write
     assert [file.stem for file in option_files(path)] == ["leaf", "middle", "root"]
 
 
+def test_of_several_bases_a_later_one_replaces_what_the_others_say(write):
+    # fails if what two of them build on comes again between them, or if the order is turned round
+    path = write(
+        root={"seed": 1, "warmup_steps": 1, "config_overrides": "d_model=64"},
+        one={"base": "root.yaml", "seed": 2, "learning_rate": 0.2, "config_overrides": {"dropout": 0.5}},
+        two={"base": ["root.yaml"], "learning_rate": 0.3, "config_overrides": {"d_model": 32}},
+        leaf={"base": ["one.yaml", "two.yaml"]},
+    )
+    assert read_options(path) == {
+        "seed": 2,
+        "warmup_steps": 1,
+        "learning_rate": 0.3,
+        "config_overrides": "d_model=32,dropout=0.5",
+    }
+    assert [file.stem for file in option_files(path)] == ["leaf", "two", "one", "root"]
+
+
 def test_overrides_of_the_configuration_are_put_together_by_name(write):
     path = write(
         root={"config_overrides": "d_model=64,dropout=0.1,position_encoding=relative"},
@@ -96,7 +113,8 @@ def test_a_base_is_meant_from_the_folder_of_the_file(tmp_path, monkeypatch):
         ({"a": {"base": "b.yaml"}, "leaf": {"base": "a.yaml"}}, r"a\.yaml: `base` is 'b\.yaml', but there is no file"),
         ({"a": {"base": "leaf.yaml"}, "leaf": {"base": "a.yaml"}}, r"circle: .*leaf.* -> .*a\.yaml -> .*leaf"),
         ({"leaf": {"base": "leaf.yaml"}}, "circle"),
-        ({"leaf": {"base": ["a.yaml", "b.yaml"]}}, "path of one file"),
+        ({"a": {"base": "leaf.yaml"}, "b": {}, "leaf": {"base": ["b.yaml", "a.yaml"]}}, r"leaf.* -> .*a\.yaml -> "),
+        ({"leaf": {"base": ["leaf.yaml", 3]}}, r"`base` must be the path of a file, or a list of paths, got .*3"),
         ({"a": {"sed": 1}, "leaf": {"base": "a.yaml"}}, r"a\.yaml: there is no argument `sed`. Did you mean `seed`"),
         ({"leaf": "- seed"}, "must hold `name: value` lines"),
         ({"leaf": "seed: [1"}, "neither YAML nor JSON"),

@@ -165,22 +165,24 @@ def option_files(path: str | Path) -> list[Path]:
     """
     A file of options and those that it builds on: itself, the `base` that it names, the base of that, and so on.
 
+    Each stands once, and before all that it replaces options of.
+
     Args:
         path (`str` or `Path`): The file. A `base` is meant from the folder of the file that names it.
 
     Raises:
         `ValueError`: if a base is not there, or files build on each other in a circle.
     """
-    return [file for file, _ in _files_with_options(Path(path))]
+    return [file for file, _ in reversed(_files_with_options(Path(path)))]
 
 
 def read_options(path: str | Path, known: Collection[str] | None = None) -> dict[str, Any]:
     """
-    Options of a file on top of those of its `base`.
+    Options of a file on top of those of its `base`, or of several.
 
-    What a file says replaces what its base says, and null puts back the default of the argument. `config_overrides`
-    alone is put together: each name that it changes replaces that name only. It may be written as a mapping, or as
-    text as on the command line; the result is text.
+    What a file says replaces what its bases say, a later one what those before it say, and null puts back the default
+    of the argument. `config_overrides` alone is put together: each name that it changes replaces that name only. It
+    may be written as a mapping, or as text as on the command line; the result is text.
 
     Args:
         path (`str` or `Path`): YAML or JSON file.
@@ -191,7 +193,7 @@ def read_options(path: str | Path, known: Collection[str] | None = None) -> dict
     """
     options: dict[str, Any] = {}
     overrides: dict[str, Any] = {}
-    for file, own in reversed(_files_with_options(Path(path))):
+    for file, own in _files_with_options(Path(path)):
         for name, value in own.items():
             if name == "base":
                 continue
@@ -205,23 +207,31 @@ def read_options(path: str | Path, known: Collection[str] | None = None) -> dict
 
 
 def _files_with_options(path: Path) -> list[tuple[Path, dict[str, Any]]]:
-    """The files of `option_files` and what each says itself."""
-    found = [(path, _read_mapping(path))]
-    while (base := found[-1][1].get("base")) is not None:
-        file = found[-1][0]
-        if not isinstance(base, str):
-            raise ValueError(f"{file}: `base` must be the path of one file, got {base!r}.")
-        following = file.parent / base
-        if not following.is_file():
+    """The files of `option_files` and what each says itself, bases first."""
+    found: dict[Path, tuple[Path, dict[str, Any]]] = {}
+    _add_files(path, found, [])
+    return list(found.values())
+
+
+def _add_files(path: Path, found: dict[Path, tuple[Path, dict[str, Any]]], above: list[Path]) -> None:
+    """Put a file behind its bases into `found`; `above` are those that build on it."""
+    circle = [*above, path]
+    if path.resolve() in [file.resolve() for file in above]:
+        files = " -> ".join(map(str, circle))
+        raise ValueError(f"`base` goes in a circle: {files}. Take it out of one of them.")
+    options = _read_mapping(path)
+    bases = options.get("base") or []
+    bases = [bases] if isinstance(bases, str) else bases
+    if not isinstance(bases, list) or not all(isinstance(base, str) for base in bases):
+        raise ValueError(f"{path}: `base` must be the path of a file, or a list of paths, got {bases!r}.")
+    for base in bases:
+        if not (path.parent / base).is_file():
             raise ValueError(
-                f"{file}: `base` is {base!r}, but there is no file {following}. It is meant from the folder of the "
-                "file that names it."
+                f"{path}: `base` is {base!r}, but there is no file {path.parent / base}. It is meant from the folder "
+                "of the file that names it."
             )
-        if following.resolve() in [earlier.resolve() for earlier, _ in found]:
-            circle = " -> ".join(str(earlier) for earlier in (*(file for file, _ in found), following))
-            raise ValueError(f"`base` goes in a circle: {circle}. Take it out of one of them.")
-        found.append((following, _read_mapping(following)))
-    return found
+        _add_files(path.parent / base, found, circle)
+    found.setdefault(path.resolve(), (path, options))
 
 
 def _read_mapping(path: Path) -> dict[str, Any]:

@@ -88,7 +88,14 @@ class SegmentAttention(AttentionHeads):
 
 
 class GateProjection(nn.Linear):
-    """Logits of the gate of `GatedFusion`; a class of its own, since its biases start at `config.global_gate_bias`."""
+    """
+    Logits of a gate between local and global states.
+
+    A class of its own, since its biases start by `config.global_gate_bias`, the logit of the global share at first.
+    """
+
+    # -1 where the gate is the share of the local states
+    global_sign = 1
 
 
 class GatedFusion(nn.Module):

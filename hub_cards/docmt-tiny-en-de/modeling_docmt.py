@@ -254,7 +254,7 @@ class DocMTPreTrainedModel(PreTrainedModel):
             if module.padding_idx is not None and not getattr(module.weight, "_is_hf_initialized", False):
                 init.zeros_(module.weight[module.padding_idx])
         if isinstance(module, GateProjection):
-            init.constant_(module.bias, self.config.global_gate_bias)
+            init.constant_(module.bias, module.global_sign * self.config.global_gate_bias)
         if isinstance(module, DocMTForConditionalGeneration) and self.config.use_final_logits_bias:
             init.zeros_(module.final_logits_bias)
 
