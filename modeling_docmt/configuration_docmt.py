@@ -20,8 +20,16 @@ _SUB_DOCUMENTS = {
 }
 _NUMBERED_SENTENCES = {"use_sos": True, "decoder_start_token_id": 6, "indexed_separators": True}
 
-# One row a system of the literature: only what differs from the defaults of `DocMTConfig`. A new system is a new row,
-# plus the attention kind, position kind or format that it names.
+# each sentence attends to itself; with `global_layers`, to all of the sequence through a gate
+_SENTENCE_ATTENTION = {
+    "encoder_self_attention": "sentence",
+    "decoder_self_attention": "sentence",
+    "cross_attention": "sentence",
+    "global_layers": 2,
+}
+
+# One row a system of the literature, and one of our own: only what differs from the defaults of `DocMTConfig`. A new
+# system is a new row, plus the attention kind, position kind or format that it names.
 SYSTEMS: dict[str, dict] = {
     "sentence-level": {"sequence_format": "sentence", "default_decoding": "sentence"},
     "concat-adj": {"sequence_format": "context_window", "context_sentences": 2, "default_decoding": "counted"},
@@ -52,10 +60,17 @@ SYSTEMS: dict[str, dict] = {
     },
     "g-transformer": {
         **_SUB_DOCUMENTS,
-        "encoder_self_attention": "sentence",
-        "decoder_self_attention": "sentence",
-        "cross_attention": "sentence",
-        "global_layers": 2,
+        **_SENTENCE_ATTENTION,
+    },
+    # ours: a sentence-level model that sees the sentence before through gates, nearly closed at first
+    "gated-adj": {
+        **_SENTENCE_ATTENTION,
+        "sequence_format": "context_window",
+        "context_sentences": 1,
+        "default_decoding": "sequential",
+        "reset_encoder_positions": True,
+        "reset_decoder_positions": True,
+        "global_gate_bias": -3.0,
     },
     "global-local": {
         "sequence_format": "document",

@@ -13,6 +13,7 @@ from modeling_docmt.generation_docmt import DocumentTranslationOutput
 SYSTEMS = {
     "sentence-level": {},
     "concat-adj": {},
+    "gated-adj": {},
     "concat-document": {"max_part_tokens": 40},
     "mr-doc2doc": {"max_part_tokens": 40},
     "p-transformer": {"max_part_tokens": 40, "relative_distances": 6},
@@ -22,6 +23,8 @@ SYSTEMS = {
     "window-attn": {"window_size": 3, "max_part_tokens": 40},
     "window-sinusoidal": {"window_size": 3, "position_encoding": "sinusoidal", "max_part_tokens": 40},
 }
+# those whose sequences slide over the document
+SLIDING = ("concat-adj", "gated-adj")
 # a system here that is no row of `modeling_docmt.SYSTEMS`, and the row that it changes
 BASES = {"window-sinusoidal": "window-attn"}
 MODES = {

@@ -1,6 +1,7 @@
 """Claims of the papers: their file is checked, numbers are found with their recipes, and verdicts follow from them."""
 
 import base64
+import copy
 import json
 import re
 from pathlib import Path
@@ -249,6 +250,22 @@ def test_of_two_systems_in_all_measures_what_is_clear_is_clear_after_correction(
     assert named[1].text == "contrapro.en-de" and named[-1].text == "as it is"
     p_values = [[cell.text for cell in line[-2:]] for line in others]
     assert p_values == [["0.020", "0.060"], ["0.900", "0.900"], ["0.400", "0.800"]]
+
+
+def test_the_same_two_with_another_seed_stand_beside_them():
+    # fails if a repeat takes part in the correction, or if its differences stand in the rows of other measures
+    results = accuracies([1] * 60 + [0] * 40, [1] * 50 + [0] * 50)
+    again = copy.deepcopy(accuracies([1] * 70 + [0] * 30, [1] * 50 + [0] * 50))
+    for result in again:
+        result["result_file"] = result["result_file"].replace("eval", "seed-2.eval")
+    again[0]["test_sets"] = []
+    pairs = (("tiny.little.seed-2.eval", "tiny.other.seed-2.eval"), ("tiny.little.seed-3.eval", "tiny.other.eval"))
+    compared = Compared("tiny.little.eval", "tiny.other.eval", "contrapro.en-de", pairs)
+    correction, alone = correct(results + again, compared), correct(results, compared)
+    assert alone.repeats == [] and correction.corrected == alone.corrected and len(correction.repeats) == 1
+    (_, (named,)), (_, (other, *_)) = corrected_table(correction).blocks
+    assert named[2].text.startswith("+10.0") and named[-1].text.startswith("+20.0") and other[-1].text == "-"
+    assert "another one with a seed of its own" in corrected_table(correction).note
 
 
 def test_attention_by_place_is_found_with_the_seed_of_the_model():

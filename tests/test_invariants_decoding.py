@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 import torch
-from decoding_models import FIRST_WORD, MODES, SYSTEMS, batch, random_documents, tiny_model, translate
+from decoding_models import FIRST_WORD, MODES, SLIDING, SYSTEMS, batch, random_documents, tiny_model, translate
 
 from modeling_docmt import source_reader_docmt
 from modeling_docmt.formatting_docmt import Window, context_window, format_sequence
@@ -12,7 +12,7 @@ from modeling_docmt.search_docmt import DocumentSearch
 
 
 # systems whose sequences are parts of documents
-WHOLE_PARTS = [system for system in SYSTEMS if system not in ("sentence-level", "concat-adj")]
+WHOLE_PARTS = [system for system in SYSTEMS if system not in ("sentence-level", *SLIDING)]
 
 
 def assert_same_translation(first, second, tolerance: float = 1e-10) -> None:
@@ -106,7 +106,7 @@ def test_a_beam_of_the_whole_vocabulary_finds_the_best_sentence_of_one_token(sys
     # counted decoding searches all sentences at once, which are more choices than the beam has places
     document = document if decoding == "sequential" else document[:1]
     # where the source ends with the sentence, both may end its translation
-    closers = (4, 3) if system == "concat-adj" and decoding == "sequential" else ()
+    closers = (4, 3) if system in SLIDING and decoding == "sequential" else ()
     options = {"max_sentence_tokens": 1, "length_penalty": 1.0, "early_stopping": False}
     output = translate(model, [document], decoding=decoding, num_beams=model.config.vocab_size, **options)
     for index, sentence in enumerate(output.sentences[0]):
@@ -179,7 +179,7 @@ def test_the_beam_score_is_the_score_under_the_model(system, mode, closing_bias,
     model = tiny_model(system, closing_bias=closing_bias)
     [document] = random_documents(5, 1, lengths=(1, 3, 5))
     # one part and no context, so that each search is one sum over what is kept
-    document = document[: model.config.context_sentences + 1] if system == "concat-adj" else document
+    document = document[: model.config.context_sentences + 1] if system in SLIDING else document
     assert len(document) > 1
     output = translate(model, [document], num_beams=3, length_penalty=0.7, max_sentence_tokens=6, **MODES[mode])
     lengths = [len(sentence) + 1 for sentence in output.sentences[0]]
@@ -308,6 +308,7 @@ def test_windows_keep_the_keys_that_a_later_token_may_see_and_no_others(w, num_b
         ("sentence-level", "sentence"),
         ("concat-adj", "counted"),
         ("concat-adj", "sequential"),
+        ("gated-adj", "sequential"),
         ("concat-document", "counted"),
         ("concat-document", "free"),
         ("concat-document", "sequential"),

@@ -55,6 +55,7 @@ def test_base_shape_has_the_parameters_of_transformer_base(system):
         "lst-attn": 12 * 512**2,
         "window-attn": 6 * 41 * 512 + 6 * 21 * 512,
         "p-transformer": 65_600,
+        "gated-adj": 9_452_544,
         "g-transformer": 9_452_544,
         # four layers on each side, pre-norm, and what D2 counts
         "global-local": 4_725_888 + 2 * 2 * 512 - 2 * (3_152_384 + 4_204_032),

@@ -135,11 +135,13 @@ class Compared:
     Args:
         system, baseline (`str`): Files of their evaluations.
         named_suite (`str`): The contrastive suite that was named beforehand; all other measures are corrected.
+        repeats (`tuple[tuple[str, str], ...]`, *optional*): Files of the same two with other seeds.
     """
 
     system: str
     baseline: str
     named_suite: str
+    repeats: tuple[tuple[str, str], ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -294,7 +296,9 @@ def read_claims(path: str | Path) -> ClaimList:
             raise ValueError(f"{name}, claim {label!r}: is there twice.")
     compared = None
     if "compared" in content:
-        fields = [field.name for field in dataclasses.fields(Compared)]
-        _check_fields(content["compared"], fields, (), f"{name}, `compared`")
-        compared = Compared(**content["compared"])
+        fields, where = dict(content["compared"]), f"{name}, `compared`"
+        _check_fields(fields, ("system", "baseline", "named_suite"), ("repeats",), where)
+        for pair in (repeats := fields.pop("repeats", ())):
+            _check_fields(pair, ("system", "baseline"), (), f"{where}, `repeats`")
+        compared = Compared(**fields, repeats=tuple((pair["system"], pair["baseline"]) for pair in repeats))
     return ClaimList(content["papers"], tuple(claims), compared)

@@ -33,6 +33,8 @@ class Correction:
         files (`frozenset[str]`): Their result files, without `.json`.
         named (`Difference`): The one that was named beforehand.
         others (`Sequence[Difference]`): All others that have a p-value.
+        repeats (`Sequence[Mapping]`, *optional*):
+            The same two with other seeds: what `compare_draws` says, by measure and data.
     """
 
     system: str
@@ -40,6 +42,7 @@ class Correction:
     files: frozenset[str]
     named: Difference | None
     others: Sequence[Difference]
+    repeats: Sequence[Mapping[tuple[str, str], Mapping[str, Any]]] = ()
 
     @property
     def corrected(self) -> dict[tuple[str, str], float]:
@@ -67,13 +70,18 @@ def _of_test_sets(result: Result, other: Result) -> list[Difference]:
     return found
 
 
+def _differences(result: Result, other: Result) -> list[Difference]:
+    return _of_suites(result, other) + _of_test_sets(result, other)
+
+
 def correct(results: Sequence[Result], compared: Compared) -> Correction | None:
     """
     Compare two systems in all measures that both have.
 
     Args:
         results (`Sequence[Mapping]`): Contents of result files, with their names as `result_file`.
-        compared (`Compared`): Which files, and the suite that was named beforehand.
+        compared (`Compared`):
+            Which files, and the suite that was named beforehand. Repeats whose files are not there are left out.
 
     Returns:
         `Correction`, or None where one of the files is not among the results.
@@ -82,7 +90,13 @@ def correct(results: Sequence[Result], compared: Compared) -> Correction | None:
     if compared.system not in by_name or compared.baseline not in by_name:
         return None
     system, baseline = by_name[compared.system], by_name[compared.baseline]
-    suites = _of_suites(system, baseline)
-    named = next((one for one in suites if one.data == compared.named_suite), None)
-    others = [one for one in (*suites, *_of_test_sets(system, baseline)) if one is not named]
-    return Correction(system["name"], baseline["name"], frozenset((compared.system, compared.baseline)), named, others)
+    found = _differences(system, baseline)
+    named = next((one for one in found if (one.measure, one.data) == (ACCURACY, compared.named_suite)), None)
+    others = [one for one in found if one is not named]
+    repeats = [
+        {(one.measure, one.data): one.found for one in _differences(*(by_name[file] for file in pair))}
+        for pair in compared.repeats
+        if by_name.keys() >= set(pair)
+    ]
+    files = frozenset((compared.system, compared.baseline))
+    return Correction(system["name"], baseline["name"], files, named, others, repeats)
