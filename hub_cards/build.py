@@ -39,7 +39,7 @@ from .sections import data_rows, decoding_sentence, result_sentence
 LICENCE_FILE = "LICENSE.md"
 FACTS = (
     *("languages", "summary", "license", "license_name", "license_link", "terms"),
-    *("limits", "data", "data_note", "example", "context_examples"),
+    *("limits", "data", "data_note", "example", "context_examples", "readme_example"),
 )
 
 
@@ -118,10 +118,8 @@ def readme_example(config: Json, document: Sequence[str], translate: Callable[..
 
 
 def readme_document(facts: Json) -> list[str]:
-    """Two sentences of the facts: the first example of context, else the beginning of the example document."""
-    if facts.get("context_examples"):
-        return [facts["context_examples"][0][name] for name in ("context", "source")]
-    return [sentence["source"] for sentence in facts.get("example", [])[:2]]
+    """Two sentences of the facts: `readme_example`, else the beginning of the example document."""
+    return facts.get("readme_example") or [sentence["source"] for sentence in facts.get("example", [])[:2]]
 
 
 def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace:
