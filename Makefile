@@ -23,7 +23,8 @@ HOURS ?= 24
 # of the model of `make demo`, then of those that its card compares it with
 CARD_RESULTS := $(patsubst %,training/results/tiny-en-de.%.json,gated-adj-transfer.eval \
     sentence-level-transfer.eval sentence-level.eval marian.eval gated-adj-transfer.train \
-    sentence-level-transfer.train sentence-level.train marian.train gated-adj-transfer.benchmark)
+    sentence-level-transfer.train sentence-level-pronouns.train sentence-level.train marian.train \
+    gated-adj-transfer.benchmark)
 WORKERS ?= 1
 # pip takes the build for CPUs where one of its sources has it: "+cpu" ranks above the plain release. Elsewhere the
 # plain release may be one for CUDA, of some gigabytes. Any requirement that pip understands can stand here.

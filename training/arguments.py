@@ -220,8 +220,9 @@ def _add_files(path: Path, found: dict[Path, tuple[Path, dict[str, Any]]], above
         files = " -> ".join(map(str, circle))
         raise ValueError(f"`base` goes in a circle: {files}. Take it out of one of them.")
     options = _read_mapping(path)
-    bases = options.get("base") or []
-    bases = [bases] if isinstance(bases, str) else bases
+    bases = options.get("base")
+    if bases is None or isinstance(bases, str):
+        bases = [] if bases is None else [bases]
     if not isinstance(bases, list) or not all(isinstance(base, str) for base in bases):
         raise ValueError(f"{path}: `base` must be the path of a file, or a list of paths, got {bases!r}.")
     for base in bases:
