@@ -320,6 +320,13 @@ def test_benchmarks_of_the_system_are_shown_and_others_refused(evaluation):
             card_of([evaluation, result])
 
 
+def test_the_readme_begins_with_the_pair_that_was_chosen_for_it():
+    example = [{"source": word} for word in ("one", "two", "three")]
+    assert build.readme_document({"readme_example": ["a", "b"], "example": example}) == ["a", "b"]
+    assert build.readme_document({"example": example}) == ["one", "two"]
+    assert build.readme_document({}) == []
+
+
 def test_command_writes_card_and_licence(tmp_path, evaluation, monkeypatch):
     for name, result in (("eval.json", evaluation), ("train.json", TRAINING)):
         (tmp_path / name).write_text(json.dumps(result), encoding="utf-8")
