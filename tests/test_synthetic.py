@@ -19,6 +19,7 @@ from training.synthetic_cipher import CipherTask
 from training.synthetic_discourse import GREETINGS, PRONOUNS, RELATIVES, DiscourseTask
 from training.synthetic_documents import Mark, WordVocabulary, as_record, make_documents
 from training.synthetic_experiment import Experiment
+from training.synthetic_reach import sentences_in_reach
 from training.synthetic_report import RunFile, summarize
 
 
@@ -286,6 +287,45 @@ training: {{updates: 2, warmup_updates: 1, evaluate_every: 1, batch_tokens: 64, 
 """
 
 
+@pytest.mark.parametrize(
+    ("system", "changes", "sentences"),
+    [
+        ("sentence-level", {}, 0),
+        ("concat-adj", {"context_sentences": 2}, 2),
+        ("gated-adj", {"context_sentences": 1}, 1),
+        ("concat-document", {}, 11),
+        # parts of four sentences each, the last of which sees three
+        ("concat-document", {"max_part_tokens": None, "max_part_sentences": 4}, 3),
+        # one sentence of memory for each layer of the decoder
+        ("global-local", {"global_block": "none", "segment_embeddings": None, "decoder_layers": 2}, 2),
+        ("p-transformer", {}, 11),
+        ("mr-doc2doc", {}, 11),
+    ],
+)
+def test_the_reach_of_a_system_is_found_in_its_model(system, changes, sentences):
+    systems = {"it": {"system": system, **TINY, **changes}}
+    (run,) = Experiment(task="discourse", output="unused.json", seeds=[3], systems=systems).runs()
+    assert sentences_in_reach(run) == sentences
+
+
+def test_the_reach_of_windows_is_the_sum_of_those_of_their_layers():
+    """
+    Fails if a layer or a stack is not counted: w for each decoder layer but the first, where cross-attention comes
+    behind the window of the decoder, w for that cross-attention, and w for each encoder layer.
+    """
+    system = {"system": "window-attn", "encoder_layers": 2, "decoder_layers": 3, "alignment": "one2one"}
+    systems = {f"w = {w}": {**TINY, **system, "window_size": w, "training_alignment": "one2one"} for w in (1, 4)}
+    runs = list(Experiment(task="discourse", output="unused.json", seeds=[3], systems=systems).runs())
+    source = runs[0].task.document("evaluation", 0).source
+    for run, window in zip(runs, (1, 4), strict=True):
+        # from the first word of the last sentence, separators between
+        reached, separator, sentences = window * (3 - 1 + 1 + 2), 1, 0
+        while reached > separator:
+            sentences += 1
+            separator += len(source[-1 - sentences]) + 1
+        assert sentences_in_reach(run) == sentences
+
+
 @pytest.fixture
 def experiment(tmp_path):
     path = tmp_path / "experiment.yaml"
@@ -315,7 +355,13 @@ def test_an_experiment_in_pieces_is_the_experiment(experiment, tmp_path, capsys)
         ("short", "pairs", 1),
         ("long", "pairs", 1),
     ]
-    assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
+    for picture in ("curves.png", "curves.distances.png"):
+        assert (tmp_path / picture).read_bytes().startswith(b"\x89PNG")
+    assert results["reach"] == [
+        {"setting": setting, "system": system, "sentences": sentences}
+        for setting in ("short", "long")
+        for system, sentences in (("sentence-level", 0), ("pairs", 1))
+    ]
     assert "pairs" in capsys.readouterr().out
 
 

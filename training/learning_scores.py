@@ -1,7 +1,7 @@
 """What a model has learned of a synthetic task: right words, in all and by phenomenon and distance."""
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -138,19 +138,28 @@ class Examination:
     @torch.no_grad()
     def read(self, model: DocMTForConditionalGeneration) -> Scores:
         """Ask for each word behind the right translation of all before it."""
+        scores = Scores()
+        for batch, logits in self._logits(model):
+            is_right = logits.argmax(dim=-1) == batch["labels"]
+            asked = batch["questions"] >= 0
+            for number, right in zip(batch["questions"][asked].tolist(), is_right[asked].tolist(), strict=True):
+                scores.add(right, self._marks[number])
+        return scores
+
+    @torch.no_grad()
+    def logits_at_marks(self, model: DocMTForConditionalGeneration) -> torch.Tensor:
+        """Logits of the words that have marks, `(marks, vocab_size)`, each behind the right translation."""
+        return torch.cat([logits[batch["questions"] > 0] for batch, logits in self._logits(model)])
+
+    def _logits(self, model: DocMTForConditionalGeneration) -> Iterator[tuple[dict[str, torch.Tensor], torch.Tensor]]:
         was_training = model.training
         model.eval()
-        scores = Scores()
         # windows stand where they stood in training, as the lengths are known
         options = {"alignment": self.config.training_alignment} if self.config.cross_attention == "window" else {}
         for batch in self._batches:
             inputs = {name: tensor for name, tensor in batch.items() if name not in ("labels", "questions")}
-            is_right = model(**inputs, **options, use_cache=False).logits.argmax(dim=-1) == batch["labels"]
-            asked = batch["questions"] >= 0
-            for number, right in zip(batch["questions"][asked].tolist(), is_right[asked].tolist(), strict=True):
-                scores.add(right, self._marks[number])
+            yield batch, model(**inputs, **options, use_cache=False).logits
         model.train(was_training)
-        return scores
 
     @torch.no_grad()
     def translate(self, model: DocMTForConditionalGeneration, count: int) -> dict[str, Any]:

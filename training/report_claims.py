@@ -8,6 +8,7 @@ from .claims_values import Missing, Value
 from .claims_verdict import HELD, NOT_HELD, NOT_RUN, UNCLEAR, VERDICTS, Judged, Outcome
 from .report_cells import interval_text, number
 from .report_html import breakable, escape
+from .report_pictures import picture_names
 from .report_text import escape_markdown, markdown_table
 
 
@@ -59,7 +60,7 @@ class ClaimsView:
     def pictures_of(self, one: Judged) -> list[str]:
         """Pictures of the results behind a claim."""
         files = dict.fromkeys(file for value in one.found.values() for file in value.selector.files)
-        return [f"{file}.png" for file in files if f"{file}.png" in self.pictures]
+        return [name for file in files for name in picture_names(file) if name in self.pictures]
 
 
 def picture_anchor(name: str) -> str:

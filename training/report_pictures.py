@@ -102,7 +102,13 @@ def loss_curves(results: Sequence[Result]) -> list[str]:
 
 def pictures_beside(paths: Sequence[str | Path]) -> list[Path]:
     """The pictures that lie beside result files, `synthetic.length.png` beside `synthetic.length.json`."""
-    return [picture for path in paths if (picture := Path(path).with_suffix(".png")).is_file()]
+    beside = [Path(path).with_name(name) for path in paths for name in picture_names(Path(path).stem)]
+    return [picture for picture in beside if picture.is_file()]
+
+
+def picture_names(stem: str) -> list[str]:
+    """The names that pictures of a result file can have, by its own without `.json`."""
+    return [f"{stem}.png", f"{stem}.distances.png"]
 
 
 def embedded(path: Path) -> str:

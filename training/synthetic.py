@@ -32,10 +32,12 @@ from modeling_docmt import DocMTForConditionalGeneration
 from .documents import write_documents
 from .learning import LoadedStart, learn
 from .results import portable_path, run_info
+from .synthetic_distances import save_distances
 from .synthetic_documents import WordVocabulary, as_record, documents_of_words, make_documents
 from .synthetic_experiment import TASKS, Experiment, Run, make_task
 from .synthetic_measures import probe_encoder, translate_sentences_alone
 from .synthetic_plot import save_curves
+from .synthetic_reach import reaches
 from .synthetic_report import RunFile, distance_table, probe_summary_table, summary_table
 from .synthetic_starts import StartWeights, start_weights
 
@@ -130,9 +132,20 @@ def run(args: RunArguments, argv: Sequence[str]) -> dict[str, Any]:
         print(distance_table(results.runs))
         if experiment.probe is not None:
             print(probe_summary_table(results.content["summary"]))
+        _examine_reach(experiment, results)
         if experiment.plot:
             save_curves(experiment.plot, results.runs, TASKS[experiment.task].without_context)
     return results.content
+
+
+def _examine_reach(experiment: Experiment, results: RunFile) -> None:
+    """Of phenomena with distances: how far systems see, and what they make of it."""
+    without_context = TASKS[experiment.task].without_context
+    if without_context:
+        results.keep_reach(reaches(one for one in experiment.runs() if results.has(one)))
+        if experiment.plot:
+            path = Path(experiment.plot).with_suffix(".distances.png")
+            save_distances(path, results.runs, results.content["reach"], without_context)
 
 
 def _add(results: RunFile, one: Run, found: dict[str, Any], recipe: dict[str, Any]) -> None:

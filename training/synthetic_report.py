@@ -78,6 +78,16 @@ class RunFile:
         self.runs.append(entry)
         self._write()
 
+    def keep_reach(self, reach: list[dict[str, Any]]) -> None:
+        """
+        Keep how far systems see.
+
+        Args:
+            reach (`list[dict]`): As `reaches` finds it.
+        """
+        self.content["reach"] = reach
+        self._write()
+
     def take(self, other: "RunFile", wanted: Sequence[Run]) -> int:
         """
         Take over runs that another process did, and put all in the order of the experiment.
