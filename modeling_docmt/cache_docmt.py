@@ -364,6 +364,8 @@ class CommitCache(SearchCache):
         cache.committed.sentences[self.rows[:, None], self.columns] = queries.sentences[:, 0]
 
     def update(self, layer_idx: int, key: torch.Tensor, value: torch.Tensor) -> list[Stretch]:
+        # under autocast they come in another precision than that of the cache
+        key, value = (states.to(self.cache.committed.states.dtype) for states in (key, value))
         stretches: list[Stretch] = [(key[:, :, 0], value[:, :, 0])]
         if self.earlier.width:
             stretches.insert(0, _stretch(self.earlier.states[:, layer_idx]))

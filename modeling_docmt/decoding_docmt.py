@@ -42,7 +42,7 @@ def decode_requests(
             current[index] = following
             waiting.append(index)
 
-    def next_batch(running: Sequence[DecodingRequest] = ()) -> list[tuple[int, DecodingRequest]]:
+    def next_batch(running: Sequence[int] = ()) -> list[tuple[int, DecodingRequest]]:
         batch = take_batch([current[index] for index in waiting], search, running)
         taken, waiting[:] = waiting[:batch], waiting[batch:]
         return [(index, current[index]) for index in taken]
@@ -57,17 +57,17 @@ def decode_requests(
     running = DocumentSearch(model, search)
     while waiting or running.slots:
         if not running.slots or running.is_time_to_turn_over:
-            staying = [running.slots[place].request for place in running.active]
+            staying = [running.slots[place].length for place in running.active]
             running.turn_over(leaving=running.done, coming=next_batch(staying))
         for place in running.step():
             report(running.slots[place].key, running.slots[place].result)
 
 
 def take_batch(
-    waiting: Sequence[DecodingRequest], search: SearchSettings, running: Sequence[DecodingRequest] = ()
+    waiting: Sequence[DecodingRequest], search: SearchSettings, running: Sequence[int] = ()
 ) -> int:
-    """How many of those that wait, from the first, may join those that are running."""
-    longest = max((request.length for request in running), default=0)
+    """How many of those that wait, from the first, may join those that are running, of so many tokens each."""
+    longest = max(running, default=0)
     for count, request in enumerate(waiting):
         longest = max(longest, request.length)
         # a sequence that is longer than the bound goes by itself

@@ -104,7 +104,9 @@ class DocumentGenerationMixin:
     differences:
 
     - `no_repeat_ngram_size` looks at the current sentence only.
-    - `max_length`, `max_new_tokens`, `min_length` and `min_new_tokens` have no effect (a warning says so).
+    - `max_length`, `max_new_tokens`, `min_length`, `min_new_tokens`, `output_scores` and `output_logits` have no
+      effect (a warning says so); `encoder_repetition_penalty`, `encoder_no_repeat_ngram_size` and `stop_strings` are
+      refused.
     - `num_return_sequences` is for one document: the r-th sequence holds the r-th best hypothesis of each sentence
       (sequential decoding goes on from the best), block or part; with sampling, R independent translations.
     - `streamer` is for one document and receives whole sentences with their closing token, with any number of beams.
@@ -183,7 +185,8 @@ class DocumentGenerationMixin:
                 **kwargs,
             )
         documents = self._read_documents(inputs, model_inputs)
-        check_stock_options(kwargs, model_inputs, options)
+        given = {**_fields_of(generation_config), **kwargs}
+        check_stock_options(given, model_inputs, options, resolved, self.config.has_intervals)
         num_return_sequences = resolved.num_return_sequences or 1
         _check_single_document(len(documents), num_return_sequences, resolved, streamer)
         prefixes = _check_target_prefix(target_prefix, documents, self.config)
@@ -293,6 +296,14 @@ class SentenceStream:
             closing = self.config.eos_token_id if is_last else self.config.sep_token_id
             self.streamer.put(torch.tensor([*sentence.ids, closing]))
         self.num_sent = ready
+
+
+def _fields_of(generation_config: GenerationConfig | None) -> dict[str, Any]:
+    """What a caller has set in a generation config."""
+    if generation_config is None:
+        return {}
+    default = vars(GenerationConfig())
+    return {name: value for name, value in vars(generation_config).items() if value != default.get(name)}
 
 
 def _check_single_document(

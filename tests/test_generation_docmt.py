@@ -473,6 +473,14 @@ def test_processors_of_the_caller_run_before_the_rules():
             {"decoding": "sequential", "source_context_sentences": 1, "target_context_sentences": 2},
             "must not exceed `source_context_sentences`",
         ),
+        ("concat-document", {"decoding": "counted", "source_context": "prefix"}, "does nothing with decoding='counted'"),
+        ("concat-document", {"decoding": None, "max_sentence_tokens": 2}, "`max_sentence_tokens=2` does nothing"),
+        ("concat-document", {"decoding": None, "alignment": "one2one"}, "`alignment='one2one'` centres the windows"),
+        ("concat-document", {"reuse_cache": "no"}, "`reuse_cache` must be True or False, got 'no'"),
+        ("concat-document", {"encoder_repetition_penalty": 1.5}, "`encoder_repetition_penalty=1.5` is not there"),
+        ("concat-document", {"stop_strings": ["x"]}, "pass decoding=None"),
+        ("concat-document", {"output_attentions": True}, "is not an option of `generate(decoding='counted')`. Pass"),
+        ("window-attn", {"prompt_lookup_num_tokens": 2}, "Assisted decoding (`prompt_lookup_num_tokens`) needs"),
         ("concat-document", {"max_sentence_token": 3}, "Did you mean `max_sentence_tokens`?"),
         ("concat-document", {"assistant_model": 1}, "`assistant_model` is not an option"),
         ("concat-document", {"num_return_sequences": 2, "num_beams": 2}, "is for one document a call, got 2"),
@@ -511,5 +519,19 @@ def test_ignored_lengths_are_named(monkeypatch):
     warnings = []
     monkeypatch.setattr(decoding_options_docmt.logger, "warning_once", warnings.append)
     model = tiny_model("sentence-level")
-    model.generate(**batch([[A]], model.config), max_new_tokens=3)
-    assert "`max_new_tokens` has no effect" in warnings[0]
+    inputs = batch([[A]], model.config)
+    model.generate(**inputs, max_new_tokens=3)
+    model.generate(**inputs, generation_config=GenerationConfig(min_length=3))
+    model.generate(**inputs, output_scores=True, return_dict_in_generate=True)
+    assert [text.split(" on ")[0] for text in warnings] == [
+        "`max_new_tokens` has no effect",
+        "`min_length` has no effect",
+        "`output_scores` has no effect",
+    ]
+
+
+def test_prompt_lookup_finds_what_greedy_search_finds_one_sequence_at_a_time():
+    model = tiny_model("concat-document", dtype=torch.float32)
+    documents = [[A, B], [B], [A, A]]
+    expected = translate(model, documents)
+    assert translate(model, documents, prompt_lookup_num_tokens=2).sentences == expected.sentences

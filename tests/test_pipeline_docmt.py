@@ -8,7 +8,7 @@ import textwrap
 
 import pytest
 import torch
-from transformers import MarianTokenizer
+from transformers import MarianTokenizer, TextIteratorStreamer
 
 import modeling_docmt
 from modeling_docmt.documents_docmt import encode_sentences, has_letters
@@ -36,6 +36,19 @@ def make_pipe(make_model, tokenizer):
 @pytest.fixture(scope="module")
 def pipe(make_pipe):
     return make_pipe()
+
+
+def test_a_streamer_ends_where_nothing_is_translated(pipe):
+    """Fails if whoever iterates over it waits for ever."""
+    for nothing in ("* * *", "", ["\n"]):
+        streamer = TextIteratorStreamer(pipe.tokenizer, timeout=5)
+        pipe(nothing, streamer=streamer)
+        assert "".join(streamer).strip() == ""
+
+
+def test_options_of_the_former_pipeline_are_refused_with_the_reason(pipe):
+    with pytest.raises(ValueError, match="`truncation` belongs to .* cuts none off. Leave it out"):
+        pipe("A text.", truncation=True)
 
 
 @pytest.fixture

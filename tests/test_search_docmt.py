@@ -4,9 +4,9 @@ import itertools
 
 import pytest
 import torch
-from decoding_models import MODES, random_documents, tiny_model, translate
+from decoding_models import MODES, SYSTEMS, random_documents, tiny_model, translate
 
-from modeling_docmt import decoding_docmt, decoding_sequential_docmt
+from modeling_docmt import decoding_docmt, decoding_options_docmt, decoding_sequential_docmt, search_docmt
 
 
 @pytest.fixture
@@ -188,6 +188,49 @@ def test_sampling_draws_from_what_the_processors_leave(num_beams):
         assert sampled.sentences == again.sentences == greedy.sentences
     else:
         assert sampled.sentences != again.sentences
+
+
+@pytest.mark.parametrize("options", [{"no_repeat_ngram_size": 2}, {"no_repeat_ngram_size": 3, "num_beams": 4}])
+@pytest.mark.parametrize(("system", "mode"), [("sentence-level", "sentence"), ("concat-document", "sequential")])
+def test_sampling_goes_on_beside_a_sequence_that_is_over(system, mode, options):
+    """Fails if draws are from a sequence behind its end, of which n-grams and lengths leave no token."""
+    documents = [[[22, 28]], *[[list(range(22, 40))]] * 7]
+    model = tiny_model(system, closing_bias=-20.0)
+    torch.manual_seed(0)
+    found = translate(model, documents, do_sample=True, decoding=mode, **options)
+    assert all(len(sentence) > 0 for document in found.sentences for sentence in document)
+
+
+@pytest.mark.parametrize("reuse_cache", [True, False])
+def test_a_long_document_bounds_the_rows_beside_it_as_long_as_it_is_there(reuse_cache, monkeypatch):
+    """Fails if it is forgotten when it goes on with its next sentence."""
+    rows, tokens = 32, 400
+    monkeypatch.setattr(decoding_options_docmt, "DEFAULT_ROWS", rows)
+    monkeypatch.setattr(decoding_options_docmt, "DEFAULT_ROW_TOKENS", tokens)
+    seen = []
+    step = search_docmt.DocumentSearch.step
+
+    def watched(search):
+        seen.append((len(search.slots), search.cache.source.states.shape[-2] if search.slots else 0))
+        return step(search)
+
+    monkeypatch.setattr(search_docmt.DocumentSearch, "step", watched)
+    documents = [[list(range(22, 40))] * 5] * 4 + [[[30, 31], [32]]] * 40
+    model = tiny_model("concat-document", max_part_tokens=None)
+    translate(model, documents, decoding="sequential", max_sentence_tokens=3, reuse_cache=reuse_cache)
+    assert max(count for count, _ in seen) > tokens // 95  # short ones by themselves are more
+    assert max(count * longest for count, longest in seen) <= tokens
+
+
+@pytest.mark.parametrize("num_beams", [1, 3])
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_autocast_translates_all_sentences(system, num_beams):
+    model = tiny_model(system, dtype=torch.float32)
+    documents = random_documents(3, 4)
+    for mode in ("counted", "sequential"):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            found = translate(model, documents, num_beams=num_beams, decoding=mode)
+        assert [len(document) for document in found.sentences] == [len(document) for document in documents]
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,14 @@ DEFAULT_ROWS = 128
 DEFAULT_ROW_TOKENS = 2**16
 # lengths of one stock call; a document has a bound for each sentence instead
 LENGTH_OPTIONS = ("max_length", "max_new_tokens", "min_length", "min_new_tokens")
+# per token of one stock call; a document has `sentence_scores`
+OUTPUT_OPTIONS = ("output_scores", "output_logits")
+# what reads the source of a call, or its text, with the values that switch it off
+REFUSED_OPTIONS = {
+    "encoder_repetition_penalty": (None, 1.0),
+    "encoder_no_repeat_ngram_size": (None, 0),
+    "stop_strings": (None,),
+}
 
 
 @dataclass(frozen=True)
@@ -68,7 +76,22 @@ class DocumentOptions:
         options = cls(**values)
         if options.decoding is not None:
             options._check(config)
+        options._check_alignment(config)
+        options._check_given({name for name, value in given.items() if value is not None})
         return options
+
+    def _check_given(self, given: set[str]) -> None:
+        """Refuse options of the call that mean nothing; a generation config may hold some for other calls."""
+        idle: set[str] = set()
+        if self.decoding is None:
+            idle = given - {"decoding", "alignment"}
+        elif self.decoding != "sequential" and self.source_context != "full":
+            idle = given & {"source_context"}
+        for name in sorted(idle):
+            raise ValueError(
+                f"`{name}={getattr(self, name)!r}` does nothing with decoding={self.decoding!r}: leave it out, or "
+                "choose another `decoding`."
+            )
 
     def _check(self, config: DocMTConfig) -> None:
         for name, allowed in (("decoding", DECODING_MODES), ("source_context", SOURCE_CONTEXTS)):
@@ -86,11 +109,16 @@ class DocumentOptions:
             value = getattr(self, name)
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
                 raise ValueError(f"`{name}` must be an integer of at least {least}, got {value!r}.")
+        if not isinstance(self.reuse_cache, bool):
+            raise ValueError(f"`reuse_cache` must be True or False, got {self.reuse_cache!r}.")
         if self.max_sentence_tokens is not None and self.min_sentence_tokens > self.max_sentence_tokens:
             raise ValueError(
                 f"`min_sentence_tokens` must not exceed `max_sentence_tokens`, got {self.min_sentence_tokens} and "
                 f"{self.max_sentence_tokens}."
             )
+        self._check_context(config)
+
+    def _check_alignment(self, config: DocMTConfig) -> None:
         if self.alignment is not None:
             if config.cross_attention != "window":
                 raise ValueError(
@@ -100,7 +128,6 @@ class DocumentOptions:
             if self.alignment not in DECODING_ALIGNMENTS:
                 choices = ", ".join(map(repr, DECODING_ALIGNMENTS))
                 raise ValueError(f"`alignment` must be one of {choices} in decoding, got {self.alignment!r}.")
-        self._check_context(config)
 
     def _check_context(self, config: DocMTConfig) -> None:
         source, target = self.source_context_sentences, self.target_context_sentences
@@ -195,31 +222,58 @@ class SearchSettings:
 
     def sequences_per_call(self, longest: int) -> int:
         """How many sequences of at most `longest` tokens go through the model together."""
+        if self.mode == GenerationMode.ASSISTED_GENERATION:
+            return 1  # more are refused by the stock search
         if self.batch_rows is not None:
             return max(1, self.batch_rows // self.num_beams)
         rows = min(DEFAULT_ROWS, DEFAULT_ROW_TOKENS // max(longest, 1))
         return max(1, rows // self.num_beams)
 
 
-def check_stock_options(given: dict[str, Any], unused: dict[str, Any], options: DocumentOptions) -> None:
+def check_stock_options(
+    given: dict[str, Any],
+    unused: dict[str, Any],
+    options: DocumentOptions,
+    resolved: GenerationConfig,
+    is_interval: bool = False,
+) -> None:
     """
-    Refuse what document decoding does not know, and say which lengths it does not read.
+    Refuse what document decoding does not know, and say which lengths and outputs it does not read.
 
     Args:
-        given (`dict`): Keyword arguments of the call.
-        unused (`dict`): Those that are no option and no known input.
+        given (`dict`): Stock options of the call, as keywords or in its `generation_config`.
+        unused (`dict`): Keywords that are no option and no known input.
         options (`DocumentOptions`): Resolved options.
+        resolved (`GenerationConfig`): All stock options.
+        is_interval (`bool`, *optional*, defaults to `False`): Whether the stock search keeps no states of the system.
 
     Raises:
-        `ValueError`: if there is an unknown argument.
+        `ValueError`: if there is an unknown argument, or an option that document decoding cannot serve.
     """
     for name in unused:
-        known = [*DocumentOptions.names(), *vars(GenerationConfig())]
-        near = get_close_matches(name, known, n=1)
+        stock = vars(GenerationConfig())
+        near = [] if name in stock else get_close_matches(name, [*DocumentOptions.names(), *stock], n=1)
         hint = (
             f"Did you mean `{near[0]}`?" if near else "Pass decoding=None if it is meant for the stock `generate()`."
         )
         raise ValueError(f"`{name}` is not an option of `generate(decoding={options.decoding!r})`. {hint}")
+    for name, off in REFUSED_OPTIONS.items():
+        value = getattr(resolved, name, None)
+        if value not in off:
+            raise ValueError(
+                f"`{name}={value!r}` is not there in document decoding: leave it out, or pass decoding=None to have "
+                "it from the stock `generate()`."
+            )
+    if is_interval and resolved.get_generation_mode() == GenerationMode.ASSISTED_GENERATION:
+        raise ValueError(
+            "Assisted decoding (`prompt_lookup_num_tokens`) needs the cache of the stock `generate()`, which systems "
+            "with windows or sentence attention do not have: leave it out."
+        )
+    if outputs := [name for name in OUTPUT_OPTIONS if given.get(name)]:
+        logger.warning_once(
+            f"{', '.join(f'`{name}`' for name in outputs)} has no effect on document decoding: "
+            "`return_dict_in_generate=True` gives `sentence_scores`."
+        )
     ignored = [name for name in LENGTH_OPTIONS if given.get(name) is not None]
     if ignored:
         logger.warning_once(

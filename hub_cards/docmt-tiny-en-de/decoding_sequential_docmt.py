@@ -128,7 +128,7 @@ def decode_with_cache(
         if not running.slots or running.is_time_to_turn_over:
             leaving = [place for place in running.done if running.slots[place].key[1].num_left == 1]
             going_on = {place: next_sentence(place) for place in running.done if place not in leaving}
-            staying = [slot.request for place, slot in enumerate(running.slots) if place not in leaving]
+            staying = [slot.length for place, slot in enumerate(running.slots) if place not in leaving]
             batch = take_batch([tasks[index].request for index in order], search, staying)
             coming = [((tasks[index], states[index]), tasks[index].request) for index in order[:batch]]
             order = order[batch:]

@@ -24,6 +24,8 @@ from .text_docmt import (
 
 # what a sentence is said to be if several things are true of it, or of the pieces it was cut into: the first of these
 STATUS_PRIORITY = ("empty", "copied", "source_split", "missing", "joined", "hit_length_limit", "repetition", "ok")
+# options of the translation pipeline of Transformers 4
+STOCK_TASK_OPTIONS = ("truncation", "return_tensors", "return_text", "return_type", "stop_sequence")
 
 
 @dataclass(frozen=True)
@@ -171,6 +173,12 @@ class DocumentTranslationPipeline(Pipeline):
                 "decoding=None is the stock `generate()`, which promises no translation for each sentence. Leave "
                 "`decoding` out for the default of the checkpoint."
             )
+        for name in STOCK_TASK_OPTIONS:
+            if name in generate_kwargs:
+                raise ValueError(
+                    f"`{name}` belongs to the translation pipeline that Transformers had: this one returns the texts "
+                    "of all sentences, and cuts none off. Leave it out."
+                )
         if generate_kwargs.get("target_prefix") is not None:
             raise ValueError("`target_prefix` holds token ids and does not fit texts: use `model.generate()`.")
         given = {"segmentation": segmentation, "splitter": splitter}
@@ -252,6 +260,9 @@ class DocumentTranslationPipeline(Pipeline):
             documents = list(documents)
             for row, index in enumerate(active):
                 documents[index] = replace(documents[index], outputs=self._read_outputs(result, row))
+        elif (streamer := generate_kwargs.get("streamer")) is not None:
+            # nothing to translate, and somebody who waits for the end
+            streamer.end()
         return {"document": documents if isinstance(prepared, list) else documents[0]}
 
     def _pad(self, sequences: list[list[int]]) -> tuple[torch.Tensor, torch.Tensor]:

@@ -76,6 +76,11 @@ class Slot:
     place: int = -1
     result: list[Hypothesis] = field(default_factory=list)
 
+    @property
+    def length(self) -> int:
+        """Tokens on both sides so far, the decoder start token aside."""
+        return len(self.source) + len(self.prompt) - 1
+
     def read(self, ids: Sequence[int], separators: frozenset[int]) -> list[tuple[int, int]]:
         """Sentence and place of each of the decoder inputs that come next."""
         sentence, place, found = self.sentence, self.place, []
@@ -391,6 +396,15 @@ class DocumentSearch:
 
     def _process(self, scores: torch.Tensor, column: int) -> torch.Tensor:
         """Scores `(n * G, V)` as the processors leave them."""
+        processed = self._run_processors(scores, column)
+        if self.do_sample and (done := self.done):
+            # behind the end of a sequence rules may leave no token at all, which is nothing to draw from
+            rows = torch.tensor(done, device=self.device)[:, None] * self.num_beams
+            rows = (rows + torch.arange(self.num_beams, device=self.device)).flatten()
+            processed = processed.index_fill(0, rows, 0.0)
+        return processed
+
+    def _run_processors(self, scores: torch.Tensor, column: int) -> torch.Tensor:
         tokens = self.beams.tokens[..., :column].flatten(0, 1)
         if self.groups[0].rows is None:
             return self.groups[0].processors(tokens, scores)
