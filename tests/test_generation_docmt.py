@@ -473,7 +473,7 @@ def test_processors_of_the_caller_run_before_the_rules():
             {"decoding": "sequential", "source_context_sentences": 1, "target_context_sentences": 2},
             "must not exceed `source_context_sentences`",
         ),
-        ("concat-document", {"decoding": "counted", "source_context": "prefix"}, "does nothing with decoding='counted'"),
+        ("concat-document", {"decoding": "counted", "source_context": "prefix"}, "does nothing with decoding="),
         ("concat-document", {"decoding": None, "max_sentence_tokens": 2}, "`max_sentence_tokens=2` does nothing"),
         ("concat-document", {"decoding": None, "alignment": "one2one"}, "`alignment='one2one'` centres the windows"),
         ("concat-document", {"reuse_cache": "no"}, "`reuse_cache` must be True or False, got 'no'"),
