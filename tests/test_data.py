@@ -1,4 +1,5 @@
 import itertools
+import random
 
 import pytest
 import torch
@@ -109,6 +110,20 @@ def test_order_depends_on_seed_and_epoch_alone():
     first.set_epoch(1)
     assert list(first) == list(second)
     assert list(TokenBudgetBatchSampler(lengths, 40, seed=4)) != list(TokenBudgetBatchSampler(lengths, 40, seed=3))
+
+
+@pytest.mark.parametrize("max_tokens", [100, 256, 700])
+def test_all_epochs_have_as_many_batches(max_tokens):
+    """Fails if a resumed run finds another place than that where it stopped, which Trainer counts from the first."""
+    rng = random.Random(42)
+    lengths = [max(2, int(rng.lognormvariate(3.0, 0.7))) for _ in range(3000)]
+    sampler = TokenBudgetBatchSampler(lengths, max_tokens, seed=42)
+    counts, firsts = set(), set()
+    for epoch in range(8):
+        sampler.set_epoch(epoch)
+        counts.add(len(sampler))
+        firsts.add(tuple(next(iter(sampler))))
+    assert len(counts) == 1 and len(firsts) == 8
 
 
 def test_every_process_gets_as_many_batches():

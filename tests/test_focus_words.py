@@ -43,6 +43,16 @@ def test_words_count_more_in_sentences_whose_source_has_the_word_and_nowhere_els
     assert separator < second and weights.tolist() == [expected]
 
 
+def test_a_target_alone_is_that_of_the_last_source_sentence(tokenizer, config):
+    """Fails if the first sentence of a source with context is looked at for the one target sentence."""
+    config.sequence_format = "source_context"
+    focus = FocusWords(WEIGHTS, ["the"], config, tokenizer)
+    labels = row(tokenizer, "die bo", target=True).repeat(3, 1)
+    sources = [row(tokenizer, text)[0] for text in ("bo | the", "the | bo", "the")]
+    input_ids = torch.nn.utils.rnn.pad_sequence(sources, batch_first=True, padding_value=config.pad_token_id)
+    assert focus(input_ids, labels).amax(dim=1).tolist() == [3.0, 1.0, 3.0]
+
+
 def test_without_source_words_they_count_more_everywhere(tokenizer, config):
     labels = row(tokenizer, "der | und der", target=True)
     weights = FocusWords(WEIGHTS, [], config, tokenizer)(row(tokenizer, "bo | bo"), labels)

@@ -70,6 +70,10 @@ def test_documents_are_padded_on_the_right_in_the_neutral_form(tokenizer):
     assert batch["attention_mask"].tolist() == [[1] * len(first), [1] * len(second) + [0] * padding]
 
 
+def test_documents_come_without_a_mask_where_none_is_wanted(tokenizer):
+    assert set(tokenizer([["a b"], ["c"]], padding=True, return_attention_mask=False)) == {"input_ids"}
+
+
 def test_target_documents_become_labels(tokenizer):
     batch = tokenizer([["a", "b"]], text_target=[["c"]])
     assert batch["labels"] == tokenizer.encode_documents([["c"]])

@@ -17,6 +17,7 @@ from training.arguments import (
     parse_arguments,
     parse_config_overrides,
 )
+from training.data import encode_corpus
 from training.results import sha256_of_file
 from training.train import build_config, encode_documents, main
 from training.trainer import DocMTTrainer, scaled_groups
@@ -122,6 +123,27 @@ def test_the_loss_is_that_of_all_logits_though_padding_has_none(make_model, toke
         expected = translation_loss(logits, labels, model.config, label_smoothing=smoothing, token_weights=weights)
         assert loss.item() == pytest.approx(expected.item(), rel=1e-6)
     assert seen == [labels.ne(-100).sum(), labels.numel()] * 2
+
+
+def test_scores_are_of_the_set_whose_documents_were_given(make_model, tokenizer, toy_documents, tmp_path):
+    """Fails if a test set is said to have the scores of the validation documents."""
+    model = make_model("concat-adj")
+    sequences = encode_corpus(Dataset.from_list(toy_documents[:2]), tokenizer, model.config)
+    options = {"format_config": model.config, "processing_class": tokenizer}
+    options |= {"evaluation_documents": [toy_documents[0]]}
+    arguments = TrainingArguments(str(tmp_path), use_cpu=True, report_to="none", predict_with_generate=True)
+    trainer = DocMTTrainer(model, arguments, eval_dataset=sequences, **options)
+    assert {"eval_loss", "eval_s_bleu"} <= set(trainer.evaluate())
+    found = trainer.evaluate(sequences.select([0]), metric_key_prefix="test")
+    assert "test_loss" in found and "test_s_bleu" not in found
+    with pytest.raises(ValueError, match="`predict` would translate single sequences"):
+        trainer.predict(sequences)
+    for wrong, message in (
+        ({"compute_metrics": print}, "`compute_metrics` is never called"),
+        ({"eval_dataset": {"a": sequences}}, "are those of one `eval_dataset`"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            DocMTTrainer(model, arguments, **options, **wrong)
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
@@ -335,7 +357,7 @@ def test_two_runs_with_one_seed_give_the_same_weights_and_another_seed_others(tr
     [
         ({"architecture": "marian", "system": "concat-adj"}, "sentence-level"),
         ({"eval_strategy": "steps"}, "`validation_file` is needed"),
-        ({"resume_from_checkpoint": True}, "no checkpoint"),
+        ({"resume_from_checkpoint": True}, "no whole checkpoint"),
         ({"init_parts": "encoder"}, "name their checkpoint as `init_from`"),
         ({"loaded_lr_scale": 0.2}, "name their checkpoint as `init_from`"),
         ({"separator_from_eos": True}, "about weights that are loaded"),

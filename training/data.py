@@ -210,8 +210,9 @@ class TokenBudgetBatchSampler(Sampler[list[int]]):
         rng = random.Random(1_000_003 * self.seed + self.epoch)
         order = list(range(len(self.lengths)))
         rng.shuffle(order)
-        # a stable sort on rough lengths keeps the shuffle among rows of nearly equal length
-        order.sort(key=lambda row: self.lengths[row] // 2)
+        # Stable, so rows of one length stay shuffled. By exact lengths, all epochs are cut at the same places: Trainer
+        # takes the number of batches from the first one, for accumulation and to find its place after a stop.
+        order.sort(key=lambda row: self.lengths[row])
         batches: list[list[int]] = []
         batch: list[int] = []
         longest = 0

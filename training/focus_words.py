@@ -65,6 +65,9 @@ class FocusWords:
             return weights
         source_sentences = source_sentence_ids(input_ids, self.config)
         target_sentences = source_sentence_ids(labels, self.config)
+        if self.config.sequence_format == "source_context":
+            # the target is the last sentence of the source alone
+            target_sentences = target_sentences + source_sentences.amax(dim=1, keepdim=True)
         count = 1 + int(max(source_sentences.max(), target_sentences.max()))
         found = torch.isin(input_ids, self.source_tokens.to(input_ids.device)).long()
         by_sentence = found.new_zeros(len(labels), count).scatter_add_(1, source_sentences, found)

@@ -63,6 +63,15 @@ class DocMTTrainer(Seq2SeqTrainer):
         if weights := read_weights(args.focus_words):
             self.focus_words = FocusWords(weights, args.focus_source_words, format_config, processing_class)
         self._token_weights: torch.Tensor | None = None
+        if kwargs.get("compute_metrics") is not None:
+            raise ValueError(
+                "`compute_metrics` is never called: evaluation gives the loss, and with `predict_with_generate` the "
+                "scores of `evaluation_documents`. Leave it out."
+            )
+        if isinstance(kwargs.get("eval_dataset"), dict) and self.evaluation_documents:
+            raise ValueError("`evaluation_documents` are those of one `eval_dataset`, got several: give one, or none.")
+        # whether what is evaluated is the set that `evaluation_documents` belong to
+        self._has_documents = False
         super().__init__(
             model=model,
             args=args,
@@ -137,7 +146,26 @@ class DocMTTrainer(Seq2SeqTrainer):
                 collate_fn=self.data_collator,
                 num_workers=self.args.dataloader_num_workers,
                 pin_memory=self.args.dataloader_pin_memory,
+                persistent_workers=self.args.dataloader_persistent_workers,
+                prefetch_factor=self.args.dataloader_prefetch_factor,
             )
+        )
+
+    def evaluate(self, eval_dataset=None, *args, **kwargs) -> dict[str, float]:
+        """The loss, and of the trainer's own `eval_dataset` the scores of `evaluation_documents`, too."""
+        self._has_documents = eval_dataset is None or eval_dataset is self.eval_dataset
+        return super().evaluate(eval_dataset, *args, **kwargs)
+
+    def predict(self, *args, **kwargs):
+        """
+        Refused: sequences of a corpus are parts of documents, and documents are what is translated.
+
+        Raises:
+            `ValueError`: always; says what to use.
+        """
+        raise ValueError(
+            "`predict` would translate single sequences: use `evaluate(dataset)` for the loss, `translate_records` or "
+            "`training.translate` for documents."
         )
 
     def evaluation_loop(
@@ -145,7 +173,7 @@ class DocMTTrainer(Seq2SeqTrainer):
     ) -> EvalLoopOutput:
         """The loss over the sequences of `dataloader`, then the scores of the translated documents."""
         output = super().evaluation_loop(dataloader, description, True, ignore_keys, metric_key_prefix)
-        if self.args.predict_with_generate and self.evaluation_documents:
+        if self.args.predict_with_generate and self.evaluation_documents and self._has_documents:
             scores = self._translation_scores()
             output.metrics.update({f"{metric_key_prefix}_{name}": value for name, value in scores.items()})
         return output

@@ -63,9 +63,7 @@ def decode_requests(
             report(running.slots[place].key, running.slots[place].result)
 
 
-def take_batch(
-    waiting: Sequence[DecodingRequest], search: SearchSettings, running: Sequence[int] = ()
-) -> int:
+def take_batch(waiting: Sequence[DecodingRequest], search: SearchSettings, running: Sequence[int] = ()) -> int:
     """How many of those that wait, from the first, may join those that are running, of so many tokens each."""
     longest = max(running, default=0)
     for count, request in enumerate(waiting):

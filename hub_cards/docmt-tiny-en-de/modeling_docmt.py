@@ -564,7 +564,8 @@ class DocMTDecoder(DocMTStack):
         if inputs.attention_mask is None and ids is not None and ids.shape[1] > 1 and (ids[:, -1] == pad).any():
             raise ValueError(
                 "`decoder_attention_mask` is needed by attention within intervals where targets are padded, got None "
-                "and `decoder_input_ids` that end in padding. It is made from `labels` where they are given."
+                "and `decoder_input_ids` that end in padding. It is made from `labels` where the model gets them; the "
+                "Trainer keeps them back with `label_smoothing_factor`: let the data collator add the mask."
             )
         target = TokenLayout.from_mask(inputs.attention_mask, hidden_states.shape[:2], hidden_states.device, is_packed)
         source = TokenLayout.from_mask(

@@ -81,7 +81,8 @@ class DocMTTokenizer(PreTrainedTokenizerFast):
         allowed = {"max_length", "pad_to_multiple_of", "return_attention_mask", "verbose", "truncation"}
         if unknown := set(kwargs) - allowed:
             raise ValueError(f"Not available for documents: {', '.join(sorted(unknown))}.")
-        options = {key: kwargs[key] for key in ("max_length", "pad_to_multiple_of") if key in kwargs}
+        names = ("max_length", "pad_to_multiple_of", "return_attention_mask")
+        options = {key: kwargs[key] for key in names if key in kwargs}
         sides = {}
         for name, side in (("text", documents), ("text_target", target_documents)):
             if side is not None:
