@@ -1,6 +1,8 @@
 """The queue of runs: order, needs, locks, and what happens to runs that fail or are killed."""
 
+import os
 import shlex
+import signal
 import subprocess
 import sys
 import time
@@ -9,8 +11,11 @@ from pathlib import Path
 import pytest
 import yaml
 
+from training.arguments import TrainingArguments
+from training.checkpoints import whole_checkpoints
 from training.reproduce import RunQueue, main
 from training.reproduce_queue import QUEUE, QueuedRun, read_queue
+from training.train import checkpoint_to_resume
 
 
 def python(code: str) -> str:
@@ -65,8 +70,8 @@ def test_two_workers_run_at_the_same_time(entry, queue_of, tmp_path):
 def test_a_run_that_another_process_holds_is_left_to_it(entry, queue_of):
     queue = queue_of(entry("first"))
     run = queue.runs["first"]
-    with queue.lock(run) as is_free:
-        assert is_free and queue.state(run) == "running"
+    with queue.lock(run) as held:
+        assert held is not None and queue.state(run) == "running"
         assert queue.work(["first"]) == {}
     assert queue.state(run) == "ready"
 
@@ -86,6 +91,28 @@ def test_the_lock_of_a_killed_process_is_gone(entry, queue_of, tmp_path):
     assert queue.state(queue.runs["first"]) == "ready"
 
 
+def test_a_run_holds_its_lock_where_only_the_queue_is_killed(entry, queue_of, tmp_path):
+    """Fails if a training that goes on without its queue is started a second time beside it."""
+    pid = tmp_path / "pid"
+    code = f"import os, time; open({str(pid)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
+    queue = queue_of(entry("first", code))
+    arguments = ["run", "--queue", str(tmp_path / "queue.yaml"), "--folder", str(queue.folder)]
+    with subprocess.Popen([sys.executable, "-m", "training.reproduce", *arguments], stderr=subprocess.PIPE) as process:
+        end = time.time() + 60
+        while not (pid.is_file() and pid.read_text()):
+            assert time.time() < end and process.poll() is None
+            time.sleep(0.05)
+        process.kill()
+    try:
+        assert queue.state(queue.runs["first"]) == "running"
+    finally:
+        os.kill(int(pid.read_text()), signal.SIGKILL)
+    end = time.time() + 10
+    while queue.state(queue.runs["first"]) == "running":
+        assert time.time() < end
+        time.sleep(0.05)
+
+
 def test_a_failed_run_is_named_keeps_others_going_and_is_tried_again(entry, queue_of):
     queue = queue_of(
         entry("broken", "raise SystemExit"),
@@ -101,11 +128,19 @@ def test_a_failed_run_is_named_keeps_others_going_and_is_tried_again(entry, queu
     assert queue.work(names) == {"broken": False, "silent": False}
 
 
-def test_training_goes_on_from_its_last_checkpoint(entry, tmp_path):
-    run = QueuedRun(**entry("train", checkpoints=str(tmp_path / "train")))
-    assert "--resume_from_checkpoint" not in run.words()
-    (tmp_path / "train" / "checkpoint-250").mkdir(parents=True)
+def test_training_goes_on_from_its_last_whole_checkpoint(entry, tmp_path):
+    """Fails if one that was cut off while it was written is taken for one, and the run can never go on."""
+    folder = tmp_path / "train"
+    run = QueuedRun(**entry("train", checkpoints=str(folder)))
+    for step, state in ((1000, None), (1250, '{"global_'), (250, "{}"), (500, "{}")):
+        assert ("--resume_from_checkpoint" in run.words()) == (step == 500)
+        (folder / f"checkpoint-{step}").mkdir(parents=True)
+        if state is not None:
+            (folder / f"checkpoint-{step}" / "trainer_state.json").write_text(state)
     assert run.words()[-2:] == ["--resume_from_checkpoint", "true"]
+    assert [path.name for path in whole_checkpoints(folder)] == ["checkpoint-250", "checkpoint-500"]
+    arguments = TrainingArguments(str(folder), resume_from_checkpoint="true", report_to="none", use_cpu=True)
+    assert checkpoint_to_resume(arguments) == str(folder / "checkpoint-500")
 
 
 def test_what_a_run_to_be_done_needs_is_done_again_where_its_weights_are_not_here(entry, queue_of, tmp_path):

@@ -22,6 +22,7 @@ from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TextIO
 
 from transformers import HfArgumentParser
 from transformers.utils import logging
@@ -77,9 +78,8 @@ class RunQueue:
         """`done`, `done elsewhere` (what others need of it is not here), `running`, `failed`, `ready`, or its wait."""
         if run.is_done:
             return "done" if run.is_here else "done elsewhere"
-        with self.lock(run) as is_free:
-            if not is_free:
-                return "running"
+        if not self.is_free(run):
+            return "running"
         if self.mark(run).is_file():
             return "failed"
         waits = [name for name in run.needs if not self.runs[name].is_here]
@@ -90,21 +90,26 @@ class RunQueue:
         return self.folder / f"{run.name}.failed"
 
     @contextlib.contextmanager
-    def lock(self, run: QueuedRun) -> Iterator[bool]:
-        """Hold a run; gives whether it was free. The lock ends with its process, however that ends."""
+    def lock(self, run: QueuedRun) -> Iterator[TextIO | None]:
+        """
+        Hold a run; gives the file of the lock, or nothing where the run is not free.
+
+        The lock ends with the last process that has the file open, however that ends: a run that is handed the file
+        holds the lock where only the queue is killed.
+        """
         self.folder.mkdir(parents=True, exist_ok=True)
         with open(self.folder / f"{run.name}.lock", "a", encoding="utf-8") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                yield False
+                yield None
             else:
-                yield True
+                yield file
 
     def do(self, run: QueuedRun) -> bool:
         """Do a run; gives whether its result is there. One that another process holds is left to it."""
-        with self.lock(run) as is_free:
-            if not is_free or run.is_here:
+        with self.lock(run) as held:
+            if held is None or run.is_here:
                 return run.is_here
             words, log = run.words(), self.folder / f"{run.name}.log"
             self.mark(run).unlink(missing_ok=True)
@@ -112,7 +117,11 @@ class RunQueue:
             start = time.time()
             with open(log, "a", encoding="utf-8") as output:
                 code = subprocess.run(
-                    words, stdout=output, stderr=output, env={"OMP_NUM_THREADS": "1", **os.environ}
+                    words,
+                    stdout=output,
+                    stderr=output,
+                    env={"OMP_NUM_THREADS": "1", **os.environ},
+                    pass_fds=[held.fileno()],
                 ).returncode
             if code == 0 and run.is_here:
                 logger.warning(f"{run.name}: done in {(time.time() - start) / 3600:.2f} hours.")
@@ -160,8 +169,8 @@ class RunQueue:
 
     def is_free(self, run: QueuedRun) -> bool:
         """Whether no process is at it."""
-        with self.lock(run) as is_free:
-            return is_free
+        with self.lock(run) as held:
+            return held is not None
 
     def table(self, names: Collection[str]) -> str:
         """Runs, their states and costs, and what is left, with what has to be done again for it."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import yaml
 
+from .checkpoints import whole_checkpoints
 from .results import expand_path
 
 
@@ -61,7 +62,7 @@ class QueuedRun:
             words = [expand_path(word) for word in shlex.split(self.command)]
         except ValueError as error:
             raise ValueError(f"{self.name}: {error}") from error
-        if self.checkpoints is not None and any(Path(self.checkpoints).glob("checkpoint-*")):
+        if self.checkpoints is not None and whole_checkpoints(self.checkpoints):
             words += ["--resume_from_checkpoint", "true"]
         return [sys.executable, "-m", *words]
 

@@ -29,12 +29,12 @@ from transformers import (
     SchedulerType,
     set_seed,
 )
-from transformers.trainer_utils import get_last_checkpoint
 from transformers.utils import logging
 
 from modeling_docmt import SYSTEMS, DocMTConfig, DocMTForConditionalGeneration, DocMTTokenizer
 
 from .arguments import DataArguments, ModelArguments, TrainingArguments, parse_arguments, parse_config_overrides
+from .checkpoints import whole_checkpoints
 from .data import encode_corpus
 from .documents import load_corpus
 from .results import expand_path, portable_path, run_info, sha256_of_file, sha256_of_files, write_json_atomic
@@ -293,10 +293,10 @@ def checkpoint_to_resume(args: TrainingArguments) -> str | bool | None:
         return None
     if str(wanted).lower() != "true":
         return str(wanted)
-    checkpoint = get_last_checkpoint(args.output_dir) if Path(args.output_dir).is_dir() else None
-    if checkpoint is None:
-        raise ValueError(f"`resume_from_checkpoint=true`, but there is no checkpoint in {args.output_dir!r}.")
-    return checkpoint
+    found = whole_checkpoints(args.output_dir)
+    if not found:
+        raise ValueError(f"`resume_from_checkpoint=true`, but there is no whole checkpoint in {args.output_dir!r}.")
+    return str(found[-1])
 
 
 def describe_run(
