@@ -431,7 +431,10 @@ def test_finished_runs_of_the_repository_count_as_done(path):
     """Fails if an option that a run does not use is in its recipe, so that all results would have to be made again."""
     experiment = Experiment.from_file(CONFIGS / f"{path.stem}.yaml")
     results = RunFile(path, experiment.task)
-    assert sum(results.has(run) for run in experiment.runs()) == len(results.runs) > 0
+    done = sum(results.has(run) for run in experiment.runs())
+    assert done == len(results.runs) > 0
+    # the queue takes an experiment that has its picture for done: where a system is added, the picture goes
+    assert not Path(experiment.plot).is_file() or done == len(list(experiment.runs()))
 
 
 def test_summaries_are_means_and_ranges_in_percent():

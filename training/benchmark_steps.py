@@ -4,11 +4,12 @@ Measure training steps of whole models against `MarianMTModel`: time and memory 
     python -m training.benchmark steps --lengths 512 1024 2048 4096 --output steps.json --plot steps.png
 
 Forward, loss and backward of one document, with as many target as source tokens and random weights. Models: Marian of
-the same shape, the systems that read whole documents, and window attention with the gather of keys per query in place
-of interval attention ("window-attn gather"). Output: seconds (best round and median), target tokens per second, peak
-memory of tensors beyond the parameters in MiB, gradients included, and ratios to Marian, as a table and as JSON.
-`ragged` is one batch of documents of several lengths: packed into one row with logits at the labels alone, as in
-training; packed, with logits of the padding too; and with the padding taken for tokens throughout.
+the same shape, the systems that read whole documents, `sentence-level` on the sentences of that document, and window
+attention with the gather of keys per query in place of interval attention ("window-attn gather"). Output: seconds
+(best round and median), target tokens per second, peak memory of tensors beyond the parameters in MiB, gradients
+included, and ratios to Marian, as a table and as JSON. `ragged` is one batch of documents of several lengths: packed
+into one row with logits at the labels alone, as in training; packed, with logits of the padding too; and with the
+padding taken for tokens throughout.
 """
 
 import contextlib
@@ -126,6 +127,8 @@ def _inputs(
     model: PreTrainedModel, lengths: Sequence[int], args: StepsArguments, is_padding_read: bool
 ) -> dict[str, torch.Tensor]:
     config = docmt_config(WINDOWS, args)
+    if getattr(model.config, "sequence_format", None) == "sentence":
+        lengths = [piece for length in lengths for piece in _sentence_lengths(length, args.sentence_tokens)]
     sides = [
         [as_row(random_sentences(length, config, args, seed=2 * i + side), config) for i, length in enumerate(lengths)]
         for side in (0, 1)
@@ -142,6 +145,12 @@ def _inputs(
         inputs["attention_mask"] = torch.tensor(is_token, device=args.device)
         inputs["decoder_attention_mask"] = inputs["attention_mask"]
     return inputs
+
+
+def _sentence_lengths(length: int, most: int) -> list[int]:
+    """Sentences as long as those of a document of `length` tokens; what is left over is one more."""
+    full, rest = divmod(length, most)
+    return [most] * full + ([rest] if rest else [])
 
 
 def _precision(args: StepsArguments) -> Any:

@@ -97,6 +97,8 @@ def describe_decoding(translator: Translator, arguments: EvaluationArguments) ->
     model = translator.model
     decoding = generation_options(arguments)
     decoding["decoding"] = decoding_mode(model, decoding) if translator.is_docmt else "sentence"
+    if translator.is_docmt and model.config.sequence_format == "document" and decoding["decoding"] == "sequential":
+        decoding.setdefault("source_context", "full")
     if translator.is_docmt and model.config.sequence_format in ("context_window", "source_context"):
         decoding["context_sentences"] = model.config.context_sentences
     decoding |= {"batch_size": arguments.batch_size, "dtype": str(model.dtype).removeprefix("torch.")}

@@ -7,7 +7,7 @@ documents go through, of words that are ids already.
 
 import itertools
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -100,6 +100,7 @@ def learn(
     seed: int,
     label: str = "",
     start: LoadedStart | None = None,
+    generation: Mapping[str, Any] | None = None,
     further: Callable[[DocMTForConditionalGeneration], dict[str, Any]] | None = None,
 ) -> dict[str, Any]:
     """
@@ -113,6 +114,7 @@ def learn(
         seed (`int`): Decides on the first weights and on the order of the batches.
         label (`str`, *optional*): For the progress bar.
         start (`LoadedStart`, *optional*): Weights in place of fresh ones, as far as they fit.
+        generation (`Mapping[str, Any]`, *optional*): Options of `generate()` in the end.
         further (`Callable`, *optional*): Further examinations of the trained model, whose results are added.
 
     Returns:
@@ -152,7 +154,8 @@ def learn(
             curve.append({"updates": update, "loss": round(sum(losses) / len(losses), 4), **scores.summary()})
             losses = []
     start_of_decoding = time.perf_counter()
-    final = {"read": scores.in_detail(), "translated": examination.translate(model, plan.decoded_documents)}
+    translated = examination.translate(model, plan.decoded_documents, **(generation or {}))
+    final = {"read": scores.in_detail(), "translated": translated}
     decoding_seconds = time.perf_counter() - start_of_decoding
     return {
         "parameters": sum(parameter.numel() for parameter in model.parameters()),

@@ -162,9 +162,14 @@ class Examination:
         model.train(was_training)
 
     @torch.no_grad()
-    def translate(self, model: DocMTForConditionalGeneration, count: int) -> dict[str, Any]:
+    def translate(self, model: DocMTForConditionalGeneration, count: int, **options: Any) -> dict[str, Any]:
         """
         Translate the first documents, greedily and with the decoding of the system.
+
+        Args:
+            model (`DocMTForConditionalGeneration`): The model.
+            count (`int`): How many documents.
+            options: Of `generate()`, in place of the defaults.
 
         Returns:
             `dict`: `words` and each phenomenon as in [`Scores.in_detail`], a word being right at its place in its
@@ -180,8 +185,8 @@ class Examination:
         output = model.generate(
             input_ids=torch.tensor([row + [padding] * (longest - len(row)) for row in rows]),
             attention_mask=torch.tensor([[1] * len(row) + [0] * (longest - len(row)) for row in rows]),
-            num_beams=1,
             return_dict_in_generate=True,
+            **{"num_beams": 1, **options},
         )
         for document, hypothesis, states in zip(documents, output.sentences, output.sentence_status, strict=True):
             marks = {(mark.sentence, mark.word): mark for mark in document.marks}

@@ -129,8 +129,9 @@ def decoding_text(decoding: Mapping[str, Any] | None) -> str:
     """Say in a few words how translations were made: `sequential, sent-align, 4 beams`."""
     if not decoding:
         return "finished translations"
-    known = ("decoding", "alignment", "num_beams", "context_sentences", "dtype", *OPTIONS_OF_SPEED)
+    known = ("decoding", "source_context", "alignment", "num_beams", "context_sentences", "dtype", *OPTIONS_OF_SPEED)
     words = [str(decoding[name]) for name in ("decoding", "alignment") if decoding.get(name)]
+    words += ["growing source"] if decoding.get("source_context") == "prefix" else []
     beams = decoding.get("num_beams")
     words += ["greedy" if beams == 1 else f"{beams} beams"] if beams else []
     if "context_sentences" in decoding:

@@ -100,7 +100,10 @@ def summary_note(results: Sequence[Result], source: str | None = None) -> str:
         for measure, score in entry["scores"].items()
         if measure in ("d-BLEU", "COMET")
     }
-    note = "Behind a score stands its 95 % interval: bootstrap over documents; of contrastive accuracy, Wilson's."
+    note = (
+        "Updates and CPU hours are those of the last training alone, without that of the weights it started from. "
+        "Behind a score stands its 95 % interval: bootstrap over documents; of contrastive accuracy, Wilson's."
+    )
     note += f" Signatures: {', '.join(f'`{signature}`' for signature in signatures)}." if signatures else ""
     return note + (
         f" All measures, differences, and the command, commit and versions of each row: `{source}`." if source else ""

@@ -108,6 +108,8 @@ def _evaluation_rows(results: Sequence[Result]) -> list[SystemRow]:
     for result in results:
         model = model_of(result)
         decoding = {k: v for k, v in result.get("decoding", {}).items() if k not in OPTIONS_OF_SPEED}
+        # the default, which older files do not name
+        decoding = {k: v for k, v in decoding.items() if (k, v) != ("source_context", "full")}
         # finished translations are told apart by their files
         identity = model.get("weights_sha256") or model.get("path") or json.dumps(result.get("hypotheses"))
         for entry in result["test_sets"]:

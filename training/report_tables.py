@@ -73,8 +73,8 @@ def summary_table(pair: str, rows: Sequence[SystemRow]) -> Table:
     columns = [
         *_NAME_COLUMNS,
         Column("parameters (M)", note="millions"),
-        Column("updates", "training"),
-        Column("CPU hours", "training", note="of this run alone"),
+        Column("updates", "this run"),
+        Column("CPU hours", "this run"),
     ]
     # the languages are in the heading
     labels = [test_set_label(test_set, test_sets).replace(f".{pair}", "") for test_set in test_sets]

@@ -205,6 +205,7 @@ def _learn(one: Run, weights: StartWeights, *, is_start: bool) -> dict[str, Any]
         seed=one.seed,
         label=label,
         start=start,
+        generation=one.generation,
         further=further,
     )
 

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from transformers import GenerationConfig
 
 from modeling_docmt.configuration_docmt import SYSTEMS, DocMTConfig
+from modeling_docmt.decoding_options_docmt import DocumentOptions
 
 from .learning import LearningPlan
 from .starting_weights import INIT_PARTS
@@ -50,6 +52,7 @@ class Run:
         plan (`LearningPlan`): How.
         preset (`str`): Row of `SYSTEMS`.
         changes (`dict`): Fields of `DocMTConfig` that differ from the preset.
+        generation (`dict`): Options of `generate()` in the end, in place of the defaults.
         start (`Start`, *optional*): Where its first weights are from; by default they are fresh.
         probe (`ProbePlan`, *optional*): How the encoder is probed in the end; by default it is not.
         single_sentences (`bool`): Whether sentences that come alone are translated in the end.
@@ -62,6 +65,7 @@ class Run:
     plan: LearningPlan
     preset: str
     changes: Mapping[str, Any]
+    generation: Mapping[str, Any] = field(default_factory=dict)
     start: Start | None = None
     probe: ProbePlan | None = None
     single_sentences: bool = False
@@ -93,6 +97,9 @@ class Run:
     def recipe(self) -> dict[str, Any]:
         """All that decides on the outcome, for JSON."""
         recipe = self.recipe_of_weights()
+        # as above: what is left at its default is not in it
+        if self.generation:
+            recipe["generation"] = dict(self.generation)
         if self.probe is not None:
             recipe["probe"] = dataclasses.asdict(self.probe)
         if self.single_sentences:
@@ -110,10 +117,11 @@ class Experiment:
         output (`str`): JSON file of the results; runs that are in it are not done again.
         seeds (`list[int]`): Each system learns each setting once a seed.
         systems (`dict[str, dict]`):
-            What is compared: by name, fields of `DocMTConfig` that differ from the preset. `system` says which preset,
-            if that is not the name itself; `training` holds options of `LearningPlan` of this system alone;
-            `start_from` names the system whose weights, of the same setting and seed, are the first ones, with
-            `start_parts` (`"all"` or `"encoder"`) and `loaded_lr_scale`, see `LoadedStart`.
+            What is compared: by name, fields of `DocMTConfig` that differ from the preset. `system` says which
+            preset, if that is not the name itself; `training` holds options of `LearningPlan` of this system alone,
+            `generation` those of `generate()` in the end; `start_from` names the system whose weights, of the same
+            setting and seed, are the first ones, with `start_parts` (`"all"` or `"encoder"`) and `loaded_lr_scale`,
+            see `LoadedStart`.
         settings (`dict[str, dict]`, *optional*):
             By name, options of the task, added to those of `data`; `training` among them holds options of
             `LearningPlan`, added to those of the experiment.
@@ -190,13 +198,15 @@ class Experiment:
     ) -> Run:
         own = dict(self.systems[name] or {})
         plan = _build(LearningPlan, {**training, **own.pop("training", {})}, "training")
+        generation = own.pop("generation", {})
+        check_names(generation, [*DocumentOptions.names(), *vars(GenerationConfig())], f"generation of `{name}`")
         start = _start(name, own, earlier)
         changes = {**self.model, **own}
         preset = changes.pop("system", name)
         check_choice(f"system of `{name}`", preset, SYSTEMS)
         check_names(changes, [f.name for f in dataclasses.fields(DocMTConfig)], f"system `{name}`")
         probe = None if self.probe is None else _build(ProbePlan, self.probe, "probe")
-        return Run(setting, name, seed, task, plan, preset, changes, start, probe, self.single_sentences)
+        return Run(setting, name, seed, task, plan, preset, changes, generation, start, probe, self.single_sentences)
 
     def _starts_first(self) -> list[str]:
         """Systems in their order, but for those that start from a later one."""
