@@ -337,7 +337,7 @@ def test_the_commands_list_and_check_refuse_what_is_not_there(capsys):
         main(["check", "--recipe", "window"])
     with pytest.raises(SystemExit, match="has none of docnmt"):
         main(["check", "--data_set", "news", "--recipe", "docnmt"])
-    with pytest.raises(SystemExit, match="list, check or tables"):
+    with pytest.raises(SystemExit, match="one of list, check, tables, got run"):
         main(["run"])
 
 

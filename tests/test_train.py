@@ -90,6 +90,20 @@ def test_a_run_stopped_and_resumed_equals_the_uninterrupted_one(train, start, is
         assert torch.equal(weights(resumed)[name], tensor), name
 
 
+def test_a_folder_of_another_run_is_neither_mixed_in_nor_written_over(train):
+    """Fails if a stopped run goes on from the weights of one before it in the same folder."""
+    options = {"save_strategy": "steps", "save_steps": 3}
+    folder = train("one", **options)[1]
+    before = weights(folder)
+    with pytest.raises(ValueError, match="has checkpoints of an earlier run.*Name another folder"):
+        train("one", system="concat-adj", **options)
+    message = "checkpoint-6 is of another run, with context_sentences=0 in place of 2"
+    with pytest.raises(ValueError, match=message):
+        train("one", system="concat-adj", resume_from_checkpoint=True, **options)
+    for name, tensor in weights(folder).items():
+        assert torch.equal(before[name], tensor), name
+
+
 @pytest.mark.parametrize("focus", [None, "der=3"])
 @pytest.mark.parametrize("system", ["window-attn", "concat-adj"])
 def test_the_loss_is_that_of_all_logits_though_padding_has_none(make_model, tokenizer, tmp_path, system, focus):

@@ -1,5 +1,6 @@
 """The command that translates files: line for line, like the pipeline, whole or not at all, and able to go on."""
 
+import gzip
 import io
 import json
 import os
@@ -228,10 +229,14 @@ def test_killed_process_leaves_no_half_file(checkpoint, tmp_path):
 def test_wrong_arguments_are_refused_before_any_work(checkpoint, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(translate, "load_pipeline", None)
     source, there = write(tmp_path / "in.txt", "Go."), write(tmp_path / "there.txt", "precious")
+    write(tmp_path / "new.status.jsonl", "precious")
     model = ["--model", str(checkpoint), "--input", str(source)]
     cases = [
         (["--model", str(checkpoint), "--input", str(tmp_path / "none.txt")], "there is no file"),
         ([*model, "--output", str(there)], "pass `--overwrite`"),
+        ([*model, "--output", "/dev/null", "--overwrite"], "/dev/null is no regular file"),
+        ([*model, "--output", str(tmp_path / "new"), "--with_status"], "`--with_status` would replace"),
+        ([*model, "--no_repeat_ngram_size", "-1"], "`--no_repeat_ngram_size` must be 0 or more, got -1"),
         ([*model, "--output", str(source), "--overwrite"], "must not be the input"),
         ([*model, "--output", str(tmp_path / "no" / "out.txt")], "there is no folder"),
         ([*model, "--output", str(tmp_path)], "is a folder"),
@@ -257,10 +262,32 @@ def test_faulty_input_is_named_before_the_model_is_loaded(checkpoint, tmp_path, 
     (tmp_path / "latin1.txt").write_bytes("Gut\nGrün".encode("latin-1"))
     with pytest.raises(SystemExit, match=r"latin1.txt:2: not UTF-8 \(byte 0xfc"):
         run(checkpoint, tmp_path / "latin1.txt", tmp_path / "out.txt")
+    for name, data, message in (
+        ("utf16.txt", "Grün".encode("utf-16"), "iconv -f utf-16"),
+        ("packed.txt", gzip.compress(b"Go."), "packed by gzip. Unpack it"),
+    ):
+        (tmp_path / name).write_bytes(data)
+        with pytest.raises(SystemExit, match=message):
+            run(checkpoint, tmp_path / name, tmp_path / "out.txt")
+        (tmp_path / name).unlink()
     write(tmp_path / "bad.jsonl", '{"id": "a", "src": ["Go."]}\n{"id": "b", "src": "Go."}\n')
     with pytest.raises(SystemExit, match=r"bad.jsonl:2: document 'b': `src` must be a list"):
         run(checkpoint, tmp_path / "bad.jsonl", tmp_path / "out.jsonl")
     assert sorted(os.listdir(tmp_path)) == ["bad.jsonl", "latin1.txt"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--model", "nobody-of-this-name"], "`--model`: nobody-of-this-name is no model folder"),
+        (["--device", "cuda:9"], "`--device`: 'cuda:9' cannot be used here"),
+    ],
+)
+def test_a_model_or_device_that_is_not_there_is_named_and_leaves_nothing(checkpoint, tmp_path, options, message):
+    source = write(tmp_path / "in.txt", "Go.")
+    with pytest.raises(SystemExit, match=message):
+        run(checkpoint, source, tmp_path / "out.txt", *options)
+    assert os.listdir(tmp_path) == ["in.txt"]
 
 
 def test_overwrite_replaces_the_output(checkpoint, tmp_path):

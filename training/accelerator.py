@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import HfArgumentParser
 from transformers.utils import logging
 
+from .command_line import make_parser
 from .reproduce import RunQueue
 from .reproduce_queue import QueuedRun
 from .results import expand_path, run_info, write_json_atomic
@@ -205,7 +205,7 @@ def measure(args: AcceleratorArguments, command: Sequence[str] | None = None) ->
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command, see the module's docstring."""
     words = sys.argv[1:] if argv is None else list(argv)
-    parser = HfArgumentParser(AcceleratorArguments, allow_abbrev=False, description=__doc__)  # type: ignore[arg-type]
+    parser = make_parser(AcceleratorArguments, __doc__)
     try:
         (args,) = parser.parse_args_into_dataclasses(words)
         summary = measure(args, words)

@@ -8,7 +8,7 @@ sentence right: mean and 95th percentile of the difference in tokens, and the hi
 window reaches the source sentence that they translate (Herold and Ney 2023, section 3.3; the measures are ours).
 Documents are cut as in training, at `--part_tokens` target tokens. Also says how far the model sees at all.
 
-Input: a checkpoint folder (or a tokenizer and `--window_size`) and document records. Output: a table, and JSON.
+Input: the checkpoint folder of a model with windows, and document records. Output: a table, and JSON.
 """
 
 import itertools
@@ -19,13 +19,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from transformers import HfArgumentParser
 
 from modeling_docmt import DocMTConfig, DocMTTokenizer
 from modeling_docmt.alignment_docmt import SourceSentences, TargetPlaces, align
 from modeling_docmt.configuration_docmt import ALIGNMENTS
 from modeling_docmt.documents_docmt import encode_sentences
 
+from .command_line import make_parser, run_command
 from .data import build_sequences
 from .documents import read_documents
 from .results import expand_path, portable_path, run_info, sha256_of_file, write_json_atomic
@@ -93,7 +93,7 @@ def drift(sequences: list[tuple[list[int], list[int]]], alignment: str, config: 
 def main(argv: list[str] | None = None) -> dict[str, Any]:
     """Report, see the module's docstring."""
     argv = sys.argv[1:] if argv is None else argv
-    parser = HfArgumentParser(ReportArguments, allow_abbrev=False, description=__doc__)
+    parser = make_parser(ReportArguments, __doc__)
     (args,) = parser.parse_args_into_dataclasses(argv)
     tokenizer = DocMTTokenizer.from_pretrained(args.model)
     config = DocMTConfig.from_pretrained(args.model)
@@ -139,4 +139,4 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

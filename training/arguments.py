@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from transformers import HfArgumentParser, Seq2SeqTrainingArguments
+from transformers import Seq2SeqTrainingArguments
 
 from modeling_docmt.configuration_docmt import SYSTEMS, DocMTConfig
+
+from .command_line import make_parser
 
 
 @dataclass
@@ -154,7 +156,7 @@ def parse_arguments(argv: list[str], dataclass_types: list[type], description: s
     Raises:
         `ValueError`: if the file has a key that is no argument; the nearest one is suggested.
     """
-    parser = HfArgumentParser(dataclass_types, allow_abbrev=False, description=description)
+    parser = make_parser(dataclass_types, description)
     if argv and argv[0].endswith((".yaml", ".yml", ".json")):
         known = [f.name for dataclass_type in dataclass_types for f in fields(dataclass_type) if f.init]
         argv = [*_as_flags(read_options(argv[0], known)), *argv[1:]]

@@ -22,13 +22,14 @@ from typing import Any
 
 import torch
 from tqdm import tqdm
-from transformers import AutoConfig, HfArgumentParser, PreTrainedTokenizerBase
+from transformers import AutoConfig, PreTrainedTokenizerBase
 
 from modeling_docmt import DocMTForConditionalGeneration
 from modeling_docmt.documents_docmt import encode_sentences
 from modeling_docmt.formatting_docmt import Window, format_window, training_windows
 from modeling_docmt.sentences_docmt import source_sentence_ids, target_sentence_ids
 
+from .command_line import make_parser, run_command
 from .documents import read_documents
 from .hypotheses import load_tokenizer
 from .results import expand_path, portable_path, run_info, sha256_of_file, write_json_atomic
@@ -206,7 +207,7 @@ def first_sentences(record: dict[str, Any], count: int | None) -> dict[str, Any]
 def main(argv: list[str] | None = None) -> dict[str, Any]:
     """Measure the share, see the module's docstring."""
     argv = sys.argv[1:] if argv is None else argv
-    parser = HfArgumentParser(ShareArguments, allow_abbrev=False, description=__doc__)
+    parser = make_parser(ShareArguments, __doc__)
     (args,) = parser.parse_args_into_dataclasses(argv)
     paths = [expand_path(path) for path in args.data]
     model, tokenizer = load_eager_model(args.model), load_tokenizer(args.model)
@@ -249,4 +250,4 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

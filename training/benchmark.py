@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from . import benchmark_attention, benchmark_batches, benchmark_decoding, benchmark_precision, benchmark_steps
+from .command_line import check_first_argument
 from .measure import Benchmark
 
 
@@ -30,12 +31,7 @@ BENCHMARKS: dict[str, Benchmark] = {
 def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
     """Run the benchmark that the first argument names."""
     argv = sys.argv[1:] if argv is None else list(argv)
-    if not argv or argv[0] not in BENCHMARKS:
-        print(__doc__)
-        if argv[:1] in (["-h"], ["--help"]):
-            raise SystemExit(0)
-        found = f"got {argv[0]!r}" if argv else "got none"
-        raise SystemExit(f"The first argument must be one of {', '.join(BENCHMARKS)}, {found}.")
+    check_first_argument(argv, BENCHMARKS, __doc__)
     return BENCHMARKS[argv[0]].main(argv[1:], recipe=argv)
 
 

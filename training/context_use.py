@@ -26,12 +26,12 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
-from transformers import HfArgumentParser
 from transformers.utils import logging
 
 from modeling_docmt.configuration_docmt import ALIGNMENTS
 
 from .bootstrap import CONFIDENCE, RESAMPLES, SEED, draw_documents
+from .command_line import make_parser
 from .context_use_items import CONTEXTS, check_documents, context_items, context_sizes, text_pairs
 from .contrastive import System, open_system, system_format
 from .contrastive_scorer import ScorerSettings, score_items
@@ -265,7 +265,7 @@ def run(arguments: ContextUseArguments, command: Sequence[str] | None = None) ->
 def main(argv: list[str] | None = None) -> None:
     """Run the command, see the module's docstring."""
     words = sys.argv[1:] if argv is None else argv
-    parser = HfArgumentParser(ContextUseArguments, allow_abbrev=False, description=__doc__)
+    parser = make_parser(ContextUseArguments, __doc__)
     try:
         (arguments,) = parser.parse_args_into_dataclasses(words)
         result = run(arguments, words)

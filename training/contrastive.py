@@ -32,9 +32,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from transformers import AutoConfig, HfArgumentParser, PreTrainedTokenizerBase
+from transformers import AutoConfig, PreTrainedTokenizerBase
 from transformers.utils import logging
 
+from .command_line import make_parser
 from .contrastive_arguments import ContrastiveArguments
 from .contrastive_items import ContrastiveItem, HeldContext, held_context
 from .contrastive_lines import DocumentFolder, read_line_suite
@@ -330,7 +331,7 @@ def score_lines(path: str, items: Sequence[ContrastiveItem], scores: Sequence[Se
 def main(argv: list[str] | None = None) -> None:
     """Run the command, see the module's docstring."""
     words = sys.argv[1:] if argv is None else argv
-    parser = HfArgumentParser(ContrastiveArguments, allow_abbrev=False, description=__doc__)
+    parser = make_parser(ContrastiveArguments, __doc__)
     try:
         (arguments,) = parser.parse_args_into_dataclasses(words)
         result = contrastive(arguments, words)

@@ -22,6 +22,8 @@ import pyarrow.parquet as pq
 from training.corpus_lines import read_lines
 
 
+# of a folder of `prepare_corpus`, the file with the documents
+JSONL_NAME = "documents.jsonl.gz"
 Record = dict[str, Any]
 
 CORE_FEATURES = {

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from training.bootstrap import RESAMPLES, SEED
+from training.documents import JSONL_NAME
 from training.metrics import ALL_MEASURES, MEASURES, TAGGERS
 from training.metrics.comet_score import COMET_MEASURE
 from training.results import expand_path
@@ -127,7 +128,7 @@ class EvaluationArguments:
     )
 
     def __post_init__(self) -> None:
-        self.data = [expand_path(path) for path in self.data]
+        self.data = [test_set_file(expand_path(path)) for path in self.data]
         self.suites = [expand_path(path) for path in self.suites]
         self._check_systems()
         self._check_model_options()
@@ -219,6 +220,18 @@ def generation_options(arguments: EvaluationArguments) -> dict[str, Any]:
     return {"num_beams": arguments.num_beams, **given}
 
 
+def test_set_file(path: str) -> str:
+    """The file of a test set; of a folder of `prepare_corpus`, that with its documents."""
+    if not Path(path).is_dir():
+        return path
+    file = Path(path) / JSONL_NAME
+    if not file.is_file():
+        raise ValueError(f"`--data`: {path} is a folder without {JSONL_NAME}. Name a file, or run `prepare_corpus`.")
+    return str(file)
+
+
 def test_set_name(path: str) -> str:
-    """Return the file name without its endings: `test.en-de.wesnoth`."""
+    """The file name without its endings, `test.en-de.wesnoth`; of a prepared corpus the name of its folder."""
+    if Path(path).name == JSONL_NAME and Path(path).parent.name:
+        return Path(path).parent.name
     return Path(path).name.removesuffix(".gz").removesuffix(".jsonl").removesuffix(".parquet")

@@ -15,11 +15,11 @@ from pathlib import Path
 
 import torch
 from huggingface_hub import HfApi
-from transformers import HfArgumentParser
 from transformers.utils import logging
 
 from modeling_docmt import DocMTForConditionalGeneration, DocMTTokenizer
 
+from .command_line import make_parser, run_command
 from .results import write_json_atomic
 
 
@@ -120,7 +120,7 @@ def publish_folder(folder: str | Path, repo_id: str, *, private: bool = False, r
 
 def main(argv: list[str] | None = None) -> None:
     """Export one model, see the module's docstring."""
-    parser = HfArgumentParser(ExportArguments, allow_abbrev=False, description=__doc__)
+    parser = make_parser(ExportArguments, __doc__)
     (arguments,) = parser.parse_args_into_dataclasses(argv)
     if not Path(arguments.model, "config.json").is_file():
         raise ValueError(
@@ -138,4 +138,4 @@ def main(argv: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

@@ -24,8 +24,8 @@ from torch.autograd import (
     _prepare_profiler,
 )
 from tqdm import tqdm
-from transformers import HfArgumentParser
 
+from .command_line import make_parser
 from .plotting import load_pyplot, save_figure
 from .results import run_info, write_json_atomic
 
@@ -195,7 +195,7 @@ class Benchmark:
             recipe (`Sequence[str]`, *optional*): Arguments of the command where they are more than the options.
         """
         argv = sys.argv[1:] if argv is None else list(argv)
-        parser = HfArgumentParser(self.arguments, allow_abbrev=False, description=self.description)
+        parser = make_parser(self.arguments, self.description)
         (args,) = parser.parse_args_into_dataclasses(argv)
         if args.rounds < 1 or args.threads < 1:
             raise ValueError(f"`rounds` and `threads` must be positive, got {args.rounds} and {args.threads}.")

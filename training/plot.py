@@ -32,7 +32,6 @@ from typing import Any
 import torch
 from torch import nn
 from tqdm import tqdm
-from transformers import HfArgumentParser
 from transformers.utils import logging
 
 from modeling_docmt import DocMTForConditionalGeneration
@@ -42,6 +41,7 @@ from modeling_docmt.attention_segment import SegmentAttention
 from modeling_docmt.attention_sentence import GatedSentenceAttention, SentenceAttention
 
 from .attention_share import ModelSequence, encode_pairs, first_sentences, load_eager_model, sequences
+from .command_line import check_first_argument, make_parser
 from .documents import read_documents
 from .hypotheses import load_tokenizer
 from .measure import format_table
@@ -360,12 +360,8 @@ def plot_attention(args: AttentionArguments, command: Sequence[str] | None = Non
 def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
     """Draw the picture that the first argument names."""
     argv = sys.argv[1:] if argv is None else list(argv)
-    if argv[:1] != ["attention"]:
-        print(__doc__)
-        if argv[:1] in (["-h"], ["--help"]):
-            raise SystemExit(0)
-        raise SystemExit(f"The first argument must be attention, got {argv[0] if argv else 'none'}.")
-    parser = HfArgumentParser(AttentionArguments, allow_abbrev=False, description=__doc__)
+    check_first_argument(argv, ["attention"], __doc__)
+    parser = make_parser(AttentionArguments, __doc__)
     try:
         (args,) = parser.parse_args_into_dataclasses(argv[1:])
         results = plot_attention(args, argv)

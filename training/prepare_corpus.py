@@ -28,16 +28,15 @@ import os
 import shutil
 import sys
 import tempfile
-from argparse import RawDescriptionHelpFormatter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from tqdm import tqdm
-from transformers import HfArgumentParser
 from transformers.utils import logging
 
+from training.command_line import make_parser
 from training.corpus_card import corpus_card
 from training.corpus_filters import CorpusFilter
 from training.corpus_formats import (
@@ -47,7 +46,14 @@ from training.corpus_formats import (
     read_translation_documents,
 )
 from training.corpus_xml import read_opus_documents, read_tmx_documents, read_wmt_documents
-from training.documents import Record, dataset_from_documents, read_documents, validate_record, write_documents
+from training.documents import (
+    JSONL_NAME,
+    Record,
+    dataset_from_documents,
+    read_documents,
+    validate_record,
+    write_documents,
+)
 from training.results import (
     command_line,
     commit_info,
@@ -62,7 +68,6 @@ from training.results import (
 
 logger = logging.get_logger(__name__)
 
-JSONL_NAME = "documents.jsonl.gz"
 INFO_NAME = "info.json"
 CARD_NAME = "README.md"
 MESSAGES_KEPT = 20
@@ -377,9 +382,7 @@ def _move_into_place(folder: Path, output: Path, replaced: Path) -> None:
 
 
 def main(command: list[str] | None = None) -> None:
-    parser = HfArgumentParser(
-        CorpusArguments, description=__doc__, formatter_class=RawDescriptionHelpFormatter, allow_abbrev=False
-    )
+    parser = make_parser(CorpusArguments, __doc__)
     try:
         (arguments,) = parser.parse_args_into_dataclasses(args=command)
         info = prepare_corpus(arguments, command)

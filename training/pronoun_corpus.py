@@ -30,6 +30,7 @@ from typing import Any
 from transformers.utils import logging
 
 from .arguments import parse_arguments
+from .command_line import run_command
 from .documents import Record, load_corpus, write_documents
 from .results import expand_path
 
@@ -243,4 +244,4 @@ def _record(kind: str, pronoun: str, source: list[str], target: list[str]) -> Re
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

@@ -20,8 +20,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tqdm import tqdm
-from transformers import HfArgumentParser
 
+from .command_line import check_first_argument, make_parser
 from .measure import format_table
 from .recipes_check import Miniature, RecipeCheck, full_size, parameters_against_paper
 from .recipes_expected import Expected, write_table
@@ -108,12 +108,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Run the command, see the module's docstring."""
     argv = list(sys.argv[1:] if argv is None else argv)
     commands = {"list": list_command, "check": check_command, "tables": tables_command}
-    if not argv or argv[0] not in commands:
-        print(__doc__)
-        if argv[:1] in (["-h"], ["--help"]):
-            raise SystemExit(0)
-        raise SystemExit(f"The first argument must be list, check or tables, got {argv[0] if argv else 'none'}.")
-    parser = HfArgumentParser(RecipeArguments, allow_abbrev=False, description=__doc__)
+    check_first_argument(argv, commands, __doc__)
+    parser = make_parser(RecipeArguments, __doc__)
     try:
         (arguments,) = parser.parse_args_into_dataclasses(argv[1:])
         commands[argv[0]](arguments, argv)

@@ -24,9 +24,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TextIO
 
-from transformers import HfArgumentParser
 from transformers.utils import logging
 
+from .command_line import check_first_argument, make_parser
 from .measure import format_table
 from .reproduce_queue import QUEUE, QueuedRun, read_queue
 
@@ -186,9 +186,8 @@ class RunQueue:
 def main(argv: Sequence[str] | None = None) -> None:
     """List or run, as the first argument says."""
     words = sys.argv[1:] if argv is None else list(argv)
-    if not words or words[0] not in ("list", "run"):
-        raise SystemExit(f"{__doc__}\nThe first argument must be 'list' or 'run'.")
-    parser = HfArgumentParser(QueueArguments, allow_abbrev=False, description=__doc__)  # type: ignore[arg-type]
+    check_first_argument(words, ("list", "run"), __doc__)
+    parser = make_parser(QueueArguments, __doc__)
     try:
         (args,) = parser.parse_args_into_dataclasses(words[1:])
         queue = RunQueue(read_queue(args.queue), args.folder)

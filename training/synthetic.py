@@ -24,11 +24,11 @@ from typing import Any
 import torch
 import yaml
 from tqdm import tqdm
-from transformers import HfArgumentParser
 from transformers.utils import logging
 
 from modeling_docmt import DocMTForConditionalGeneration
 
+from .command_line import check_first_argument, make_parser
 from .documents import write_documents
 from .learning import LoadedStart, learn
 from .results import portable_path, run_info
@@ -78,16 +78,12 @@ def main(argv: Sequence[str] | None = None) -> Any:
     """Run or write, as the first argument says."""
     argv = sys.argv[1:] if argv is None else list(argv)
     commands: dict[str, tuple[type, Any]] = {"run": (RunArguments, run), "write": (WriteArguments, write)}
-    if not argv or argv[0] not in commands:
-        print(__doc__)
-        if argv[:1] in (["-h"], ["--help"]):
-            raise SystemExit(0)
-        raise SystemExit(f"The first argument must be 'run' or 'write', got {argv[0]!r}." if argv else 2)
+    check_first_argument(argv, commands, __doc__)
     kind, command = commands[argv[0]]
     rest = argv[1:]
     if argv[0] == "run" and rest and not rest[0].startswith("-"):
         rest = ["--experiment", *rest]
-    parser = HfArgumentParser(kind, allow_abbrev=False, description=__doc__)  # type: ignore[arg-type]
+    parser = make_parser(kind, __doc__)
     (args,) = parser.parse_args_into_dataclasses(rest)
     return command(args, argv)
 

@@ -11,6 +11,7 @@ A run that was stopped goes on with `--resume_from_checkpoint true`, to the same
 
 import copy
 import itertools
+import json
 import sys
 import time
 from pathlib import Path
@@ -24,6 +25,7 @@ from transformers import (
     GenerationConfig,
     MarianConfig,
     MarianMTModel,
+    PreTrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
     SchedulerType,
@@ -61,6 +63,8 @@ SHAPE_FIELDS = (
     "tie_word_embeddings",
     "decoder_start_token_id",
 )
+# of a saved configuration: how it was saved, and not what
+SAVED_FIELDS = ("architectures", "auto_map", "dtype", "transformers_version", "_name_or_path", "use_cache")
 # what a MarianConfig does not know
 STYLE_FIELDS = ("normalize_before", "use_final_logits_bias", "init_std")
 
@@ -75,6 +79,7 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
     data_args.validation_file = [expand_path(path) for path in data_args.validation_file]
     logging.set_verbosity(args.get_process_log_level())
     check_arguments(model_args, data_args, args)
+    checkpoint = checkpoint_to_resume(args)
     set_seed(args.seed)
     torch.set_float32_matmul_precision(args.float32_matmul_precision)
 
@@ -92,6 +97,8 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
         # of all resolutions of training, the one that decoding has
         eval_sequences = encode_documents(eval_documents, tokenizer, config, data_args, resolutions="document")
     model, start_weights = build_model(model_args, config)
+    if checkpoint is not None:
+        check_same_model(checkpoint, model.config)
 
     callbacks: list = [CpuTimeCallback()]
     if args.early_stopping_patience is not None:
@@ -108,7 +115,7 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
         callbacks=callbacks,
     )
     start = time.time()
-    outcome = trainer.train(resume_from_checkpoint=checkpoint_to_resume(args))
+    outcome = trainer.train(resume_from_checkpoint=checkpoint)
     metrics = dict(outcome.metrics)
     if eval_sequences is not None and args.eval_strategy != "no":
         metrics.update(trainer.evaluate())
@@ -166,10 +173,16 @@ def check_arguments(model_args: ModelArguments, data_args: DataArguments, args: 
 
 def load_tokenizer(model_args: ModelArguments) -> PreTrainedTokenizerBase:
     """The tokenizer named, without asking for remote code where the class is ours."""
-    name = str(model_args.tokenizer_name or model_args.init_from)
-    if (Path(name) / "source.spm").exists():
-        return AutoTokenizer.from_pretrained(name)
-    return DocMTTokenizer.from_pretrained(name)
+    option = "tokenizer_name" if model_args.tokenizer_name else "init_from"
+    name = str(getattr(model_args, option))
+    kind = AutoTokenizer if (Path(name) / "source.spm").exists() else DocMTTokenizer
+    try:
+        return kind.from_pretrained(name)
+    except (OSError, ValueError) as error:
+        raise ValueError(
+            f"`{option}`: no tokenizer could be loaded from {name}. Check the name, or make one with `python -m "
+            "training.train_tokenizer`."
+        ) from error
 
 
 def load_documents(paths: list[str], limit: int | None = None) -> Dataset:
@@ -286,17 +299,42 @@ def build_marian(config: DocMTConfig) -> MarianMTModel:
     return model
 
 
-def checkpoint_to_resume(args: TrainingArguments) -> str | bool | None:
-    """The checkpoint that `resume_from_checkpoint` means; an error where there is none."""
-    wanted = args.resume_from_checkpoint
+def checkpoint_to_resume(args: TrainingArguments) -> str | None:
+    """
+    The checkpoint that `resume_from_checkpoint` means.
+
+    Raises:
+        `ValueError`: where there is none, or, if a run is to start anew, there are some in its folder.
+    """
+    wanted, found = args.resume_from_checkpoint, whole_checkpoints(args.output_dir)
     if wanted is None or str(wanted).lower() == "false":
+        if found:
+            raise ValueError(
+                f"`output_dir`: {args.output_dir} has checkpoints of an earlier run, which would be taken for those "
+                "of this one. Name another folder, remove it, or go on with that run by `resume_from_checkpoint=true`."
+            )
         return None
     if str(wanted).lower() != "true":
         return str(wanted)
-    found = whole_checkpoints(args.output_dir)
     if not found:
         raise ValueError(f"`resume_from_checkpoint=true`, but there is no whole checkpoint in {args.output_dir!r}.")
     return str(found[-1])
+
+
+def check_same_model(checkpoint: str, config: PreTrainedConfig) -> None:
+    """
+    Require that a checkpoint is of the model that is to be trained.
+
+    Raises:
+        `ValueError`: that names the first field in which they differ.
+    """
+    saved = json.loads((Path(checkpoint) / "config.json").read_text(encoding="utf-8"))
+    for name, value in json.loads(config.to_json_string(use_diff=False)).items():
+        if name in saved and name not in SAVED_FIELDS and saved[name] != value:
+            raise ValueError(
+                f"`resume_from_checkpoint`: {checkpoint} is of another run, with {name}={saved[name]!r} in place of "
+                f"{value!r}. Name another `output_dir`, or the options of that run."
+            )
 
 
 def describe_run(
@@ -353,5 +391,10 @@ def describe_run(
     }
 
 
-if __name__ == "__main__":
+def command() -> None:
+    """Run the command `docmt-train`, whose exit status is not what `main` returns."""
     main()
+
+
+if __name__ == "__main__":
+    command()

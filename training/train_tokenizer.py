@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
-from transformers import HfArgumentParser
 from transformers.utils import logging
 
 from modeling_docmt.tokenization_docmt import SPECIAL_TOKENS, DocMTTokenizer
 
+from .command_line import make_parser, run_command
 from .documents import read_documents
 
 
@@ -108,7 +108,7 @@ def iterate_text(paths: list[str]) -> Iterator[str]:
 
 def main(argv: list[str] | None = None) -> None:
     """Train and save a tokenizer, see the module's docstring."""
-    parser = HfArgumentParser(TokenizerArguments, allow_abbrev=False, description=__doc__)
+    parser = make_parser(TokenizerArguments, __doc__)
     (arguments,) = parser.parse_args_into_dataclasses(argv)
     languages = {name: getattr(arguments, name) for name in ("source_lang", "target_lang")}
     tokenizer = train_tokenizer(
@@ -123,4 +123,4 @@ def main(argv: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

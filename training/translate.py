@@ -29,10 +29,10 @@ from typing import IO, Any, Literal
 
 import torch
 from tqdm import tqdm
-from transformers import HfArgumentParser
 
 from modeling_docmt import DocMTForConditionalGeneration, DocumentTranslationPipeline
 from modeling_docmt.text_docmt import check_segmentation, split_lines
+from training.command_line import make_parser
 from training.documents import Record, read_documents
 from training.hypotheses import load_tokenizer
 from training.journal import Journal
@@ -41,6 +41,12 @@ from training.results import sha256_of_file
 
 RECORD_ENDINGS = (".jsonl", ".jsonl.gz", ".json", ".parquet")
 # options of `generate()` that have a flag here; those not given are as the model was saved with them
+# how files begin that are no text in UTF-8, and what to do with them
+OTHER_FILES = {
+    b"\xff\xfe": "UTF-16. Convert it first: `iconv -f utf-16 -t utf-8`",
+    b"\xfe\xff": "UTF-16. Convert it first: `iconv -f utf-16 -t utf-8`",
+    b"\x1f\x8b": "packed by gzip. Unpack it first: `gunzip`",
+}
 GENERATION_OPTIONS = (
     *("decoding", "num_beams", "length_penalty", "no_repeat_ngram_size", "max_sentence_tokens"),
     *("source_context", "source_context_sentences", "target_context_sentences"),
@@ -102,7 +108,8 @@ class TranslationArguments:
     overwrite: bool = field(default=False, metadata={"help": "Replace an output that is there."})
 
     def __post_init__(self):
-        for name, least in (("batch_size", 1), ("num_beams", 1), ("threads", 1), ("max_sentence_tokens", 1)):
+        positive = ("batch_size", "num_beams", "threads", "max_sentence_tokens")
+        for name, least in (*((name, 1) for name in positive), ("no_repeat_ngram_size", 0)):
             value = getattr(self, name)
             if value is not None and value < least:
                 raise ValueError(f"`--{name}` must be {least} or more, got {value}.")
@@ -138,10 +145,21 @@ class TranslationArguments:
             raise ValueError(f"`--output`: there is no folder {target.parent}. Make it first.")
         if target.is_dir():
             raise ValueError(f"`--output`: {target} is a folder. Name a file in it.")
+        if target.exists() and not target.is_file():
+            raise ValueError(f"`--output`: {target} is no regular file. Name one, or - for standard output.")
         if self.input != "-" and target.exists() and target.samefile(self.input):
             raise ValueError(f"`--output` must not be the input, got {target} for both.")
         if target.exists() and not self.overwrite:
             raise ValueError(f"`--output`: {target} is there already. Choose another name, or pass `--overwrite`.")
+        if self.with_status and not self.has_records and self.status_path.exists() and not self.overwrite:
+            raise ValueError(
+                f"`--with_status` would replace {self.status_path}. Choose another `--output`, or pass `--overwrite`."
+            )
+
+    @property
+    def status_path(self) -> Path:
+        """Where the status of the sentences of a text goes."""
+        return Path(f"{self.output}.status.jsonl")
 
     def generation_options(self) -> dict[str, Any]:
         """The options for `generate()` that were given."""
@@ -188,6 +206,8 @@ def read_input(path: Path, arguments: TranslationArguments) -> Iterator[Document
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
+        if (found := next((hint for start, hint in OTHER_FILES.items() if data.startswith(start)), None)) is not None:
+            raise ValueError(f"{arguments.input}: not UTF-8, but {found}.") from error
         line = data.count(b"\n", 0, error.start) + 1
         raise ValueError(
             f"{arguments.input}:{line}: not UTF-8 (byte {data[error.start]:#04x} at position {error.start}). Convert "
@@ -199,9 +219,19 @@ def read_input(path: Path, arguments: TranslationArguments) -> Iterator[Document
 
 def load_pipeline(arguments: TranslationArguments) -> DocumentTranslationPipeline:
     """Load model and tokenizer to the device."""
-    device = torch.device(arguments.device or ("cuda" if torch.cuda.is_available() else "cpu"))
-    model = DocMTForConditionalGeneration.from_pretrained(arguments.model, dtype=arguments.dtype)
-    return DocumentTranslationPipeline(model=model.eval(), tokenizer=load_tokenizer(arguments.model), device=device)
+    try:
+        model = DocMTForConditionalGeneration.from_pretrained(arguments.model, dtype=arguments.dtype)
+        tokenizer = load_tokenizer(arguments.model)
+    except OSError as error:
+        raise ValueError(
+            f"`--model`: {arguments.model} is no model folder, which has a `config.json`, and no model of the Hub "
+            "that can be reached. Check the name."
+        ) from error
+    try:
+        device = torch.device(arguments.device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        return DocumentTranslationPipeline(model=model.eval(), tokenizer=tokenizer, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise ValueError(f"`--device`: {arguments.device!r} cannot be used here ({error}).") from error
 
 
 def translate(
@@ -277,8 +307,14 @@ def translate_file(path: Path, arguments: TranslationArguments) -> Counter[str]:
         progress = tqdm(total=num_documents, initial=num_done, unit="document", file=sys.stderr)
         stack.callback(progress.close)
         if num_done < num_documents:
+            try:
+                pipe = load_pipeline(arguments)
+            except ValueError:
+                if journal is not None and num_done == 0:
+                    journal.remove()  # there is nothing in it
+                raise
             with torch.inference_mode():
-                for entry in translate(todo, load_pipeline(arguments), arguments):
+                for entry in translate(todo, pipe, arguments):
                     if journal is not None:
                         journal.append(entry)
                     else:
@@ -290,7 +326,7 @@ def translate_file(path: Path, arguments: TranslationArguments) -> Counter[str]:
         for entry in journal:
             counts.update(sentence["status"] for sentence in entry["sentences"])
         if arguments.with_status and not arguments.has_records:
-            journal.write(Path(f"{arguments.output}.status.jsonl"), _status_lines)
+            journal.write(arguments.status_path, _status_lines)
         journal.write(Path(arguments.output), lambda index, entry: entry["output"])
         journal.remove()
     return counts
@@ -314,7 +350,7 @@ def _write_stdout(text: str) -> None:
 
 def main(argv: list[str] | None = None) -> None:
     """Run the command, see the module's docstring."""
-    parser = HfArgumentParser(TranslationArguments, allow_abbrev=False, description=__doc__.split("\n\n")[0])
+    parser = make_parser(TranslationArguments, __doc__.split("\n\n")[0])
     try:
         (arguments,) = parser.parse_args_into_dataclasses(argv)
         arguments.check_files()
