@@ -103,7 +103,8 @@ def build_card(
         config = DocMTConfig.from_system(system).to_dict() if system and not found.is_trained else {}
     keys = [*of_system.get("papers", []), *papers_of_measures(found)]
     recipe = recipe_section(system, of_system["recipe"]) if system and not found.is_trained else None
-    trainings = [(training_title(index, run), training_lines(run)) for index, run in enumerate(found.trainings)]
+    runs = found.trainings
+    trainings = [(training_title(index, runs), training_lines(run)) for index, run in enumerate(runs)]
     rows = data_rows(found.trainings, licences | facts.get("data", {}))
     example, of_context = facts.get("example", []), facts.get("context_examples", [])
     examples = (

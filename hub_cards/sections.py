@@ -102,14 +102,18 @@ def length_sentences(config: Json) -> str | None:
     return " ".join(lines)
 
 
-def training_title(index: int, training: Json) -> str:
-    """Say whose training run this is."""
+def training_title(index: int, trainings: Sequence[Json]) -> str:
+    """Say whose training run one of several is, the first being that of the model."""
+    training = trainings[index]
+    start = training.get("init_from")
+    origin = f", which started from `{start}`" if start else ""
     if index == 0:
-        start = training.get("init_from")
-        return "This model" + (f", which started from `{start}`:" if start else ":")
+        return f"This model{origin}:"
     is_marian = training.get("architecture") == "marian"
     kind = "a MarianMTModel of the same size" if is_marian else f"`{training['system']}`"
-    return f"For comparison, or as its start, {kind} (`{training['result_file']}`):"
+    folder = training.get("output_dir")
+    role = "Its start" if folder and folder == trainings[0].get("init_from") else "For comparison"
+    return f"{role}, {kind} (`{training['result_file']}`){origin}:"
 
 
 def training_lines(training: Json) -> list[str]:

@@ -356,7 +356,7 @@ def test_the_summary_holds_cost_and_headline_scores():
     page = Page(build_report(all_kinds()))
     groups, heads, row = page.rows("en-de")
     assert [head for head in groups if head] == [
-        "training",
+        "this run",
         "d-BLEU",
         "contrastive accuracy, %",
         "right less shuffled context, nats a token",
