@@ -29,12 +29,12 @@ TRAINING = {
     "evaluate_every": 3,
     "batch_tokens": 64,
     "training_words": 100,
-    "evaluation_documents": 4,
+    "evaluation_documents": 24,
     "decoded_documents": 2,
 }
 # listed before what it starts from
 FROZEN = {"system": "concat-document", "start_from": "first", "loaded_lr_scale": 0.0}
-SYSTEMS = {"frozen": FROZEN, "other": {"system": "mr-doc2doc"}, "first": {"system": "concat-document"}}
+SYSTEMS = {"frozen": FROZEN, "other": {"system": "p-transformer"}, "first": {"system": "concat-document"}}
 
 
 def options(**changes) -> dict:

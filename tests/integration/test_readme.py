@@ -62,7 +62,8 @@ def checkout(tmp_path_factory, toy_documents, tokenizer, make_model) -> Path:
     documents = [record for record in toy_documents if record["id"] not in ("empty-lines", "numbers", "long-sentence")]
     for side, language in (("src", "en"), ("tgt", "de")):
         text = "\n\n".join("\n".join(record[side]) for record in documents) + "\n"
-        (folder / f"train.{language}.txt").write_text(text, encoding="utf-8")
+        for part in ("train", "test"):
+            (folder / f"{part}.{language}.txt").write_text(text, encoding="utf-8")
     (folder / MARIAN).mkdir(parents=True)
     write_opus_checkpoint(folder / MARIAN, documents, encoder_layers=1, decoder_layers=1)
     (folder / "letter.en.txt").write_text("Dear friend,\n\nthe door is open.\n", encoding="utf-8")
