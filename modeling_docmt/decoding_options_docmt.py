@@ -235,7 +235,7 @@ def check_stock_options(
     unused: dict[str, Any],
     options: DocumentOptions,
     resolved: GenerationConfig,
-    is_interval: bool = False,
+    is_interval: bool,
 ) -> None:
     """
     Refuse what document decoding does not know, and say which lengths and outputs it does not read.
@@ -245,7 +245,7 @@ def check_stock_options(
         unused (`dict`): Keywords that are no option and no known input.
         options (`DocumentOptions`): Resolved options.
         resolved (`GenerationConfig`): All stock options.
-        is_interval (`bool`, *optional*, defaults to `False`): Whether the stock search keeps no states of the system.
+        is_interval (`bool`): Whether the stock search keeps no states of the system.
 
     Raises:
         `ValueError`: if there is an unknown argument, or an option that document decoding cannot serve.

@@ -74,6 +74,19 @@ def test_steps_with_autocast_optimizer_and_a_plot(tmp_path):
     assert plot.read_bytes().startswith(b"\x89PNG")
 
 
+def test_a_sentence_level_model_reads_the_sentences_of_the_document():
+    """Fails if it is timed on one sentence as long as the document, or on fewer tokens."""
+    args = benchmark_steps.StepsArguments(
+        d_model=16, layers=1, heads=2, ffn=16, vocabulary=300, window=3, sentence_tokens=5, lengths=[23], ragged=[]
+    )
+    shapes = {}
+    for name in ("sentence-level", "concat-document"):
+        step = benchmark_steps._Step(benchmark_steps._model(name, args), [23], args)
+        shapes[name] = tuple(step.inputs["labels"].shape)
+        assert step.tokens == step.inputs["labels"].ne(-100).sum() == 23
+    assert shapes == {"sentence-level": (5, 5), "concat-document": (1, 23)}
+
+
 def test_the_gather_gives_the_loss_of_the_model_and_is_swapped_out_again():
     args = benchmark_steps.StepsArguments(
         d_model=16, layers=1, heads=2, ffn=16, vocabulary=300, window=3, sentence_tokens=5, dropout=0.0

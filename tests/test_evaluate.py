@@ -3,6 +3,7 @@
 import gzip
 import json
 import re
+from pathlib import Path
 
 import pytest
 from marian_models import write_opus_checkpoint
@@ -272,6 +273,7 @@ def test_faulty_hypothesis_file_names_the_place(test_set, tmp_path, line, messag
         ({"model": "m", "baselines": ["m=x"]}, "two systems are called 'm'"),
         ({"model": "m", "baselines": ["copy=x"], "baseline": "copy"}, "two systems are called 'copy'"),
         ({"model": "m", "data": ["a/t.jsonl", "b/t.jsonl.gz"]}, "two test sets alike"),
+        ({"model": "m", "data": [str(Path(__file__).parent)]}, "is a folder without documents.jsonl.gz"),
     ],
 )
 def test_arguments_without_meaning_are_refused(changes, message):

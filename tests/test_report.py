@@ -14,7 +14,7 @@ from training.report_cells import wilson_interval
 from training.report_context import suite_differences_table
 from training.report_markdown import fill_block, markdown_report, summary_lines
 from training.report_page import build_report
-from training.report_results import read_results, run_name
+from training.report_results import decoding_text, read_results, run_name
 from training.report_systems import system_rows
 
 
@@ -715,3 +715,10 @@ def test_the_results_of_this_repository_can_be_reported():
     assert all(any(row.training is result for row in rows) for result in trained)
     scored = sum(len(result["test_sets"]) for result in results if result["kind"] == "evaluation")
     assert sum(len(row.test_sets) for row in rows) == scored
+
+
+def test_a_growing_source_is_named_and_the_whole_one_is_the_default():
+    """Fails if two settings of decoding are taken for one, or one for two."""
+    decoding = {"decoding": "sequential", "num_beams": 4}
+    assert decoding_text(decoding) == decoding_text({**decoding, "source_context": "full"}) == "sequential, 4 beams"
+    assert decoding_text({**decoding, "source_context": "prefix"}) == "sequential, growing source, 4 beams"

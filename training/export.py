@@ -137,5 +137,10 @@ def main(argv: list[str] | None = None) -> None:
         print(f"{arguments.output_dir} -> {address}")
 
 
-if __name__ == "__main__":
+def command() -> None:
+    """Run the command `docmt-export`."""
     run_command(main)
+
+
+if __name__ == "__main__":
+    command()

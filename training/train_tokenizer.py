@@ -122,5 +122,10 @@ def main(argv: list[str] | None = None) -> None:
     logger.info(f"{len(tokenizer)} tokens -> {arguments.output_dir}")
 
 
-if __name__ == "__main__":
+def command() -> None:
+    """Run the command `docmt-train-tokenizer`."""
     run_command(main)
+
+
+if __name__ == "__main__":
+    command()
